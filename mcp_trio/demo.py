@@ -1,0 +1,421 @@
+"""The demo server: one of everything, working offline. It can be read as an example of how a server is written.
+
+Its weather is a small sample and its databases are made up: nothing here is true of today.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Annotated, Any, Literal
+
+import trio
+from msgspec import Meta, Struct
+
+from . import (
+    Audio,
+    Context,
+    EmbeddedResource,
+    Image,
+    InvalidParams,
+    PromptMessage,
+    ResourceLink,
+    ResourceNotFound,
+    Server,
+    Text,
+    TextContents,
+    ToolAnnotations,
+    ToolError,
+    __version__,
+)
+
+server = Server(
+    "mcp_trio demo",
+    __version__,
+    title="mcp_trio demo",
+    instructions="Everything here is sample data that is built in. Nothing is looked up, and nothing can be changed.",
+)
+
+READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+
+# Cities
+
+
+class Weather(Struct):
+    """What the sample says of one city's weather."""
+
+    temperature: Annotated[float, Meta(description="Temperature in celsius")]
+    conditions: Annotated[str, Meta(description="Weather conditions description")]
+    humidity: Annotated[float, Meta(description="Humidity percentage")]
+
+
+class City(Struct):
+    """One city of the sample."""
+
+    name: str
+    zip_code: str
+    country: str
+    weather: Weather
+
+
+SAMPLE = {
+    city.name: city
+    for city in [
+        City("New York", "10001", "United States", Weather(22.5, "Partly cloudy", 65)),
+        City("San Francisco", "94103", "United States", Weather(16.0, "Fog", 82)),
+        City("London", "SW1A 1AA", "United Kingdom", Weather(14.5, "Light rain", 78)),
+        City("Berlin", "10115", "Germany", Weather(19.0, "Clear", 48)),
+        City("Nairobi", "00100", "Kenya", Weather(24.0, "Sunny", 41)),
+        City("Tokyo", "100-0001", "Japan", Weather(27.5, "Thunderstorms", 88)),
+    ]
+}
+
+
+def find_city(location: str, failure: type[Exception] = ToolError) -> City:
+    """The city of a name or zip code, in small letters or large. Raises `failure`, which names those that there are."""
+    wanted = location.strip().casefold()
+    for city in SAMPLE.values():
+        if wanted in (city.name.casefold(), city.zip_code.casefold()):
+            return city
+    known = ", ".join(f"{city.name} ({city.zip_code})" for city in SAMPLE.values())
+    raise failure(f"There is no {location!r} in the sample; it has {known}")
+
+
+@server.tool(title="Weather Information Provider", annotations=READS)
+async def get_weather(location: str, units: Literal["metric", "imperial"] = "imperial") -> str:
+    """Get current weather information for a location. It comes from a small built-in sample of cities.
+
+    Args:
+        location: City name or zip code
+        units: Celsius (metric) or Fahrenheit (imperial)
+    """
+    city = find_city(location)
+    celsius = city.weather.temperature
+    temperature = f"{celsius:g}°C" if units == "metric" else f"{celsius * 9 / 5 + 32:.0f}°F"
+    return f"Current weather in {city.name}:\nTemperature: {temperature}\nConditions: {city.weather.conditions}"
+
+
+@server.tool(title="Weather Data Retriever", annotations=READS)
+async def get_weather_data(location: str) -> Weather:
+    """Get current weather data for a location. It comes from a small built-in sample of cities.
+
+    Args:
+        location: City name or zip code
+    """
+    return find_city(location).weather
+
+
+@server.tool(annotations=READS)
+async def link_city(location: str) -> ResourceLink:
+    """Get a link to all that the sample has about a city.
+
+    Args:
+        location: City name or zip code
+    """
+    city = find_city(location)
+    return ResourceLink(city_uri(city), city.name, description=f"{city.name}, {city.country}", mime_type=JSON)
+
+
+@server.tool(annotations=READS)
+async def embed_city(location: str) -> EmbeddedResource:
+    """Get all that the sample has about a city, as an embedded resource.
+
+    Args:
+        location: City name or zip code
+    """
+    city = find_city(location)
+    return EmbeddedResource(TextContents(city_uri(city), describe(city), mime_type="text/plain"))
+
+
+JSON = "application/json"
+
+
+def city_uri(city: City) -> str:
+    """The URI under which a city can be read."""
+    return "cities://" + city.name.replace(" ", "%20")
+
+
+def describe(city: City) -> str:
+    """A city in words."""
+    weather = city.weather
+    return (
+        f"{city.name}, {city.country}: {weather.temperature:g}°C, {weather.conditions}, humidity {weather.humidity:g}%"
+    )
+
+
+@server.resource("cities://{name}", mime_type=JSON)
+async def city(name: str) -> City:
+    """All that the sample has about one city."""
+    try:
+        return SAMPLE[name]
+    except KeyError:
+        raise ResourceNotFound(f"cities://{name}") from None
+
+
+@server.complete("cities://{name}", "name")
+async def complete_city(value: str) -> list[str]:
+    """The cities whose names begin so."""
+    return [name for name in SAMPLE if name.casefold().startswith(value.casefold())]
+
+
+# Databases
+
+DATABASES = {
+    "users": """
+        CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT, city TEXT);
+        INSERT INTO users (name, city) VALUES
+            ('Ada', 'London'), ('Grace', 'New York'), ('Edsger', 'Berlin'), ('Barbara', 'San Francisco'),
+            ('Wangari', 'Nairobi');
+    """,
+    "products": """
+        CREATE TABLE products (id INTEGER PRIMARY KEY, name TEXT, price REAL, stock INTEGER);
+        INSERT INTO products (name, price, stock) VALUES
+            ('Umbrella', 19.9, 120), ('Sun hat', 24.5, 40), ('Rain boots', 39.0, 0), ('Barometer', 89.0, 7);
+    """,
+    "orders": """
+        CREATE TABLE orders (id INTEGER PRIMARY KEY, user_id INTEGER, product_id INTEGER, quantity INTEGER);
+        INSERT INTO orders (user_id, product_id, quantity) VALUES (1, 1, 2), (2, 2, 1), (1, 4, 1), (4, 1, 1), (5, 2, 3);
+    """,
+}
+MOST_ROWS = 100
+MOST_STEPS = 200_000  # of SQLite's machine: some milliseconds, but for steps that call costly functions
+MOST_SECONDS = 0.5
+LONGEST_VALUE = 4_000  # bytes; with the steps, it bounds the memory that a query can take
+
+
+class Rows(Struct):
+    """What a query has found."""
+
+    columns: list[str]
+    rows: list[list[str | int | float | None]]
+    truncated: Annotated[bool, Meta(description=f"Whether there are more than the {MOST_ROWS} rows given")]
+
+
+@server.tool(annotations=READS)
+def query_database(query: str, database: Literal["users", "products", "orders"] = "users") -> Rows:
+    """Execute a SQL query on the database. It can only read: one SELECT, on built-in sample data.
+
+    Each database has one table, named like it: users (id, name, city), products (id, name, price, stock),
+    orders (id, user_id, product_id, quantity).
+
+    Args:
+        query: SQL query to execute
+        database: The database to execute it on
+    """
+    import sqlite3
+
+    connection = open_database(database)
+    try:
+        cursor = connection.execute(query)
+        if cursor.description is None:
+            raise ToolError("The query is empty; a SELECT is wanted")
+        found = cursor.fetchmany(MOST_ROWS + 1)
+    except (sqlite3.Error, sqlite3.Warning, ValueError) as problem:
+        raise ToolError(explain(str(problem))) from None
+    finally:
+        connection.close()
+    rows = [[value.hex() if isinstance(value, bytes) else value for value in row] for row in found[:MOST_ROWS]]
+    return Rows([column[0] for column in cursor.description], rows, truncated=len(found) > MOST_ROWS)
+
+
+def open_database(name: str) -> Any:
+    """A fresh copy of a sample database, which can be read and no more, and for a short time only."""
+    import sqlite3
+
+    allowed = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+    connection = sqlite3.connect(":memory:")
+    connection.executescript(DATABASES[name])
+    connection.execute("PRAGMA query_only = ON")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
+    connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in allowed else sqlite3.SQLITE_DENY)
+    connection.set_progress_handler(Patience(), Patience.EVERY)
+    return connection
+
+
+class Patience:
+    """Called again and again while a query runs; says when it is enough."""
+
+    EVERY = 200  # steps
+
+    def __init__(self) -> None:
+        self._calls = 0
+        self._ends = monotonic() + MOST_SECONDS
+
+    def __call__(self) -> bool:
+        self._calls += 1
+        return self._calls * self.EVERY > MOST_STEPS or monotonic() > self._ends
+
+
+def explain(problem: str) -> str:
+    """SQLite's message, said so that it can be understood where it cannot be by itself."""
+    if problem == "interrupted":
+        return "The query takes too long; ask for less"
+    if "authoriz" in problem:
+        return "The query does more than read; only SELECT is allowed here"
+    return f"The query failed: {problem}"
+
+
+# Sums and times
+
+
+@server.tool(annotations=READS)
+async def calculate_sum(a: float, b: float) -> float:
+    """Add two numbers."""
+    if not math.isfinite(a + b):
+        raise ToolError("The sum is too large for a number")
+    return a + b
+
+
+@server.tool(annotations=ToolAnnotations(read_only_hint=True))
+async def get_current_time() -> str:
+    """Returns the current server time (UTC, ISO 8601)."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@server.tool(annotations=READS)
+async def count_slowly(
+    ctx: Context,
+    steps: Annotated[int, Meta(ge=1, le=100)] = 5,
+    seconds: Annotated[float, Meta(ge=0, le=10)] = 1.0,
+) -> str:
+    """Count, telling the progress at each step. It can be cancelled.
+
+    Args:
+        steps: How far to count
+        seconds: How long each step takes
+    """
+    for step in range(1, steps + 1):
+        await trio.sleep(seconds)
+        await ctx.progress(step, steps, f"step {step} of {steps}")
+    return f"Counted to {steps}"
+
+
+# Pictures and sounds
+
+
+@server.tool(annotations=READS)
+async def draw_gradient(size: Annotated[int, Meta(ge=1, le=256)] = 32) -> Image:
+    """Draw a square that goes from blue to orange.
+
+    Args:
+        size: Its width and height in pixels
+    """
+    return Image(png(size), "image/png")
+
+
+@server.tool(annotations=READS)
+async def play_tone(hertz: Annotated[float, Meta(ge=50, le=3000)] = 440.0) -> Audio:
+    """Play a tone for a fifth of a second.
+
+    Args:
+        hertz: How high it is
+    """
+    return Audio(wav(hertz), "audio/wav")
+
+
+def png(size: int) -> bytes:
+    """A square picture, as a PNG file."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    shades = [255 * x // size for x in range(size)]
+    line = b"\0" + b"".join(bytes([shade, 96 + shade // 4, 255 - shade]) for shade in shades)
+    header = struct.pack(">IIBBBBB", size, size, 8, 2, 0, 0, 0)
+    pieces = [(b"IHDR", header), (b"IDAT", zlib.compress(line * size)), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*piece) for piece in pieces)
+
+
+def wav(hertz: float, rate: int = 8000) -> bytes:
+    """A short tone, as a WAV file: one channel of 8 bits."""
+    count = rate // 5
+    samples = bytes(round(128 + 60 * math.sin(2 * math.pi * hertz * at / rate)) for at in range(count))
+    header = struct.pack("<4sIHHIIHH4sI", b"fmt ", 16, 1, 1, rate, rate, 1, 8, b"data", count)
+    return b"RIFF" + struct.pack("<I", 4 + len(header) + count) + b"WAVE" + header + samples
+
+
+# Asking the user
+
+
+class Trip(Struct):
+    """The form of plan_trip."""
+
+    city: Annotated[str, Meta(description="Where to, of the sample's cities")]
+    days: Annotated[int, Meta(description="For how many days", ge=1, le=30)] = 3
+
+
+@server.tool(annotations=READS)
+async def plan_trip(ctx: Context) -> str:
+    """Ask the user where to travel, and say what to pack."""
+    answer = await ctx.elicit("Where would you like to travel?", Trip)
+    if answer.content is None:
+        return "No trip, then."
+    weather = find_city(answer.content.city).weather
+    clothes = "a coat" if weather.temperature < 18 else "light clothes"
+    return f"{answer.content.days} days in {answer.content.city}: {weather.conditions}. Pack {clothes}."
+
+
+# Resources and prompts
+
+
+@server.resource("demo://about", mime_type="text/markdown")
+async def about() -> str:
+    """What this server is."""
+    return "# mcp_trio demo\n\nOne of everything, on sample data.\n\n" + "".join(
+        f"- {describe(city)}\n" for city in SAMPLE.values()
+    )
+
+
+@server.resource("demo://logo.png", mime_type="image/png")
+async def logo() -> bytes:
+    """A square that goes from blue to orange."""
+    return png(32)
+
+
+@server.prompt(title="Write a postcard")
+async def write_postcard(city: str, mood: Literal["cheerful", "homesick", "poetic"] = "cheerful") -> str:
+    """Have a postcard written from one of the cities.
+
+    Args:
+        city: From where
+        mood: In which mood
+    """
+    weather = describe(find_city(city, InvalidParams))
+    return f"Write a {mood} postcard from {city}, of at most fifty words. Mention the weather: {weather}."
+
+
+@server.prompt(title="Compare the weather")
+async def compare_weather(first: str, second: str) -> list[PromptMessage]:
+    """Have the weather of two cities compared.
+
+    Args:
+        first: One city
+        second: Another city
+    """
+    cities = [find_city(name, InvalidParams) for name in (first, second)]
+    return [
+        PromptMessage("user", Text(f"Which has the better weather, {first} or {second}?")),
+        PromptMessage("assistant", Text("\n".join(describe(city) for city in cities))),
+        PromptMessage("user", Text("So, which one?")),
+    ]
+
+
+@server.complete("write_postcard", "city")
+async def complete_postcard_city(value: str) -> list[str]:
+    """The cities whose names begin so."""
+    return await complete_city(value)
+
+
+@server.complete("compare_weather", "first")
+async def complete_first(value: str) -> list[str]:
+    """The cities whose names begin so."""
+    return await complete_city(value)
+
+
+@server.complete("compare_weather", "second")
+async def complete_second(value: str, others: dict[str, str]) -> list[str]:
+    """The cities whose names begin so, but for the first."""
+    return [name for name in await complete_city(value) if name != others.get("first")]

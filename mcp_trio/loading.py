@@ -1,0 +1,132 @@
+"""From what a user writes on the command line, `server.py` or `package.module:obj`, to a Server."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from types import ModuleType
+from typing import Any
+
+from . import Server
+
+NAMES = ("server", "mcp", "app")
+FORMS = "server.py, server.py:obj, package.module or package.module:obj"
+_NOT_THE_USERS = (os.path.dirname(os.path.abspath(__file__)), os.path.dirname(os.__file__), "<frozen ")
+
+
+class Problem(Exception):
+    """What ends a command, in one line: what is wrong and what to do."""
+
+
+def load(spec: str) -> Server:
+    """The Server that a SPEC names. Raises Problem."""
+    where, name = _split(spec)
+    module = _import_file(where) if _is_path(where) else _import_module(where)
+    return _named(module, where, name) if name else _only(module, where)
+
+
+def _split(spec: str) -> tuple[str, str]:
+    where, colon, name = spec.rpartition(":")
+    if colon and all(part.isidentifier() for part in name.split(".")):
+        return where, name
+    if colon and not _is_path(spec):
+        raise Problem(f"{spec!r}: what follows the colon is no name; wanted is {FORMS}")
+    return spec, ""
+
+
+def _is_path(where: str) -> bool:
+    return where.endswith(".py") or os.sep in where or "/" in where or os.path.exists(where)
+
+
+# Importing
+
+
+def _import_file(path: str) -> ModuleType:
+    if os.path.isdir(path):
+        raise Problem(f"{path} is a directory; name a file in it, such as {os.path.join(path, 'server.py')}")
+    if not os.path.exists(path):
+        raise Problem(f"{path}: there is no such file (looked in {os.path.dirname(os.path.abspath(path))})")
+    if not path.endswith(".py"):
+        raise Problem(f"{path} is not a Python file; wanted is {FORMS}")
+    folder, file = os.path.split(os.path.abspath(path))
+    sys.path.insert(0, folder)
+    stem = file.removesuffix(".py")
+    name = stem if stem not in sys.modules else f"{stem}_served"  # a user's json.py must not become everyone's json
+    found = importlib.util.spec_from_file_location(name, os.path.join(folder, file))
+    assert found is not None
+    assert found.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(found)  # where dataclasses and pickle look it up
+    try:
+        found.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise Problem(f"{path} cannot be imported: {_what_and_where(error)}") from error
+    return module
+
+
+def _import_module(name: str) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise Problem(f"{name!r} is neither a file nor a module; wanted is {FORMS}")
+    sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
+            raise Problem(f"there is no module {error.name!r}, and no file {name!r}; wanted is {FORMS}") from None
+        raise Problem(f"{name} cannot be imported: {_what_and_where(error)}") from error
+
+
+def _what_and_where(error: BaseException) -> str:
+    """One line: the exception, and where in the user's own code it came from."""
+    if isinstance(error, SystemExit):
+        what = f"it calls sys.exit({error.code if error.code is not None else ''})"
+    elif isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"
+    else:
+        what = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
+    frames = traceback.extract_tb(error.__traceback__)
+    users = [frame for frame in frames if not frame.filename.startswith(_NOT_THE_USERS)]
+    place = (users or frames)[-1]
+    return f"{what} ({place.filename}, line {place.lineno})"
+
+
+# Finding the Server
+
+
+def _named(module: ModuleType, where: str, name: str) -> Server:
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise Problem(f"{where} has no {name!r}; {_offer(module, where)}")
+        found = getattr(found, part)
+    if not isinstance(found, Server):
+        raise Problem(f"{where}:{name} is of type {type(found).__name__}, not a Server; {_offer(module, where)}")
+    return found
+
+
+def _only(module: ModuleType, where: str) -> Server:
+    servers = _servers(module)
+    if named := [servers[name] for name in NAMES if name in servers]:
+        return named[0]
+    if len({id(server) for server in servers.values()}) == 1:
+        return next(iter(servers.values()))
+    if servers:
+        raise Problem(f"{where} has several Server objects; say which: {_specs(servers, where)}")
+    raise Problem(f"{where}: {_offer(module, where)}")
+
+
+def _offer(module: ModuleType, where: str) -> str:
+    servers = _servers(module)
+    if servers:
+        return f"its Server objects are {_specs(servers, where)}"
+    return 'it has no Server object; make one at its top level: server = mcp_trio.Server("name")'
+
+
+def _specs(servers: dict[str, Server], where: str) -> str:
+    return ", ".join(f"{where}:{name}" for name in servers)
+
+
+def _servers(module: ModuleType) -> dict[str, Server]:
+    return {name: value for name, value in vars(module).items() if isinstance(value, Server)}

@@ -1,0 +1,172 @@
+"""JSON-RPC 2.0 envelopes: decoding, with an error that says what and where; encoding.
+
+Of two equal keys in one object the last one counts, keys are compared exactly, and numbers with a fraction or
+null are no ids.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from .errors import InvalidRequest, ParseError, ProtocolError
+
+Id = int | str
+
+MAX_MESSAGE = 4 * 2**20
+"""The largest message that is taken, in bytes."""
+
+MAX_BATCH = 10_000
+"""The most messages that a batch may have: small ones cost far more to answer than to send."""
+
+
+class Envelope(Struct):
+    """One message, its params not looked into."""
+
+    jsonrpc: Literal["2.0"]
+    method: str | UnsetType = UNSET
+    id: int | str | UnsetType = UNSET
+    params: Raw = Raw(b"{}")
+    result: Raw = Raw()
+    error: Raw = Raw()
+
+
+class BadMessage(Exception):
+    """A message that is none: the error to answer with, and the id to answer to, where one could be read."""
+
+    def __init__(self, error: ProtocolError, id: Id | UnsetType = UNSET, *, silent: bool = False) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.id = id
+        self.silent = silent
+
+
+_decode_envelope = msgspec.json.Decoder(Envelope).decode
+_decode_any = msgspec.json.Decoder().decode
+_decode_raws = msgspec.json.Decoder(list[Raw]).decode
+_encoder = msgspec.json.Encoder()
+
+
+def decode(data: bytes) -> Envelope:
+    """One message's envelope. Raises BadMessage."""
+    try:
+        if not data.isascii():
+            data.decode()  # msgspec passes over what stays raw without a look at its UTF-8
+        return _decode_envelope(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise _explain(data, problem) from None
+
+
+def decode_batch(data: bytes) -> list[bytes]:
+    """The messages of an array, still encoded. Raises BadMessage."""
+    try:
+        data.decode()
+        raws = _decode_raws(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise _explain(data, problem) from None
+    if len(raws) > MAX_BATCH:
+        too_many = f"a batch of {len(raws)} messages; at most {MAX_BATCH} are taken"
+        raise BadMessage(InvalidRequest(f"Invalid request: {too_many}"))
+    return [bytes(raw) for raw in raws]
+
+
+def is_batch(data: bytes) -> bool:
+    """Whether these bytes are a JSON array, if they are JSON."""
+    return data[:1] == b"[" or data.lstrip()[:1] == b"["
+
+
+def _explain(data: bytes, problem: Exception) -> BadMessage:
+    if isinstance(problem, RecursionError):
+        return BadMessage(ParseError("Parse error: nested too deeply"))
+    if isinstance(problem, UnicodeDecodeError):
+        return BadMessage(ParseError(f"Parse error: not UTF-8 (byte {problem.start})"))
+    if not isinstance(problem, msgspec.ValidationError):
+        return BadMessage(ParseError(f"Parse error: {problem}"))
+    try:
+        message = _decode_any(data)
+    except msgspec.ValidationError:  # a number beyond all bounds
+        message = None
+    except (msgspec.DecodeError, RecursionError) as further_on:
+        return _explain(data, further_on)
+    if not isinstance(message, dict):
+        return BadMessage(InvalidRequest(f"Invalid request: {explain(problem)}"))
+    id = message.get("id", UNSET)
+    readable = id if isinstance(id, int | str) and not isinstance(id, bool) else UNSET
+    # JSON-RPC 2.0, section 4.1: a notification is not answered, not even with an error.
+    silent = "id" not in message and message.get("jsonrpc") == "2.0" and isinstance(message.get("method"), str)
+    # An error is not answered with an error: two that did so would never end.
+    silent = silent or ("error" in message and "method" not in message)
+    return BadMessage(InvalidRequest(f"Invalid request: {explain(problem)}"), readable, silent=silent)
+
+
+_PROBLEM = re.compile(r"^(?P<what>.*?)(?: - at `(?:key in )?(?P<path>\$[^`]*)`)?$", re.DOTALL)
+_JSON_NAMES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
+
+
+def explain(problem: Exception, root: str = "$") -> str:
+    """What msgspec says, in JSON's words and with the place first: `$.id: expected integer or string, got null`."""
+    parts = _PROBLEM.match(str(problem))
+    assert parts is not None  # the pattern matches any text
+    path = root + (parts["path"] or "$")[1:]
+    if missing := re.fullmatch(r"Object missing required field `(.+)`", parts["what"]):
+        return f"{path}.{missing[1]}: missing"
+    what = re.sub(r"`([^`]*)`", lambda quoted: _in_json_words(quoted[1]), parts["what"])
+    return f"{path}: {what[:1].lower()}{what[1:]}"
+
+
+def _in_json_words(types: str) -> str:
+    return " or ".join(_JSON_NAMES.get(name, name) for name in types.split(" | "))
+
+
+def encode(value: Any) -> bytes:
+    """A value as JSON. Lone surrogates, which UTF-8 cannot carry, become U+FFFD."""
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        return _encoder.encode(without_surrogates(msgspec.to_builtins(value)))
+
+
+def without_surrogates(value: Any) -> Any:
+    """The same value with each lone surrogate replaced."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {without_surrogates(key): without_surrogates(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [without_surrogates(item) for item in value]
+    return value
+
+
+def encode_result(id: Id, result: bytes) -> bytes:
+    """A response whose result is encoded already."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (encode_id(id), result)
+
+
+def encode_id(id: Id) -> bytes:
+    """An id, as it came."""
+    return b"%d" % id if type(id) is int else _encoder.encode(id)
+
+
+def encode_error(id: Id | UnsetType | None, error: Mapping[str, Any]) -> bytes:
+    """An error response; UNSET leaves the id out."""
+    envelope = {"jsonrpc": "2.0", "id": id, "error": error}
+    if id is UNSET:
+        del envelope["id"]
+    return encode(envelope)
+
+
+def encode_request(id: Id, method: str, params: Mapping[str, Any]) -> bytes:
+    """A request to the client."""
+    return encode({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+
+
+def encode_notification(method: str, params: Mapping[str, Any] | None = None) -> bytes:
+    """A notification; no params, no key."""
+    envelope: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+    if params:
+        envelope["params"] = params
+    return encode(envelope)

@@ -1,0 +1,164 @@
+"""What requests and notifications carry: one struct a method, decoded in one pass together with `_meta`."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Literal, cast
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+from .jsonrpc import Id
+
+LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+
+VENDOR = "io.modelcontextprotocol/"
+
+
+class ClientCapabilities(Struct):
+    """What the client can do for the server; only what matters here is typed."""
+
+    sampling: dict[str, Any] | UnsetType = UNSET
+    roots: dict[str, Any] | UnsetType = UNSET
+    elicitation: dict[str, Any] | UnsetType = UNSET
+
+
+class ClientInfo(Struct):
+    """Who the client says it is."""
+
+    name: str
+    version: str = ""
+    title: str | None = None
+
+
+class Meta(Struct, frozen=True, omit_defaults=True):
+    """`_meta` of a request: what the protocol itself reads there."""
+
+    progress_token: int | str | UnsetType = field(default=UNSET, name="progressToken")
+    version: str | UnsetType = field(default=UNSET, name=VENDOR + "protocolVersion")
+    capabilities: ClientCapabilities | UnsetType = field(default=UNSET, name=VENDOR + "clientCapabilities")
+    client: ClientInfo | UnsetType = field(default=UNSET, name=VENDOR + "clientInfo")
+    log_level: LogLevel | UnsetType = field(default=UNSET, name=VENDOR + "logLevel")
+
+
+NO_META = Meta()
+
+
+class Params(Struct):
+    """What any request may carry."""
+
+    meta: Meta = field(default=NO_META, name="_meta")
+
+
+class Initialize(Params, kw_only=True, rename="camel"):
+    protocol_version: str
+    capabilities: ClientCapabilities
+    client_info: ClientInfo
+
+
+class Page(Params):
+    cursor: str | UnsetType = UNSET
+
+
+class Retriable(Params, rename="camel"):
+    """A request that may be answered by a question, and then comes again with the answers."""
+
+    input_responses: dict[str, Raw] | UnsetType = UNSET
+    request_state: str | UnsetType = UNSET
+
+
+class CallTool(Retriable, kw_only=True):
+    name: str
+    arguments: Raw = Raw(b"{}")
+
+
+class ReadResource(Retriable, kw_only=True):
+    uri: str
+
+
+class GetPrompt(Retriable, kw_only=True):
+    name: str
+    arguments: Raw = Raw(b"{}")
+
+
+class Subscribe(Params, kw_only=True):
+    uri: str
+
+
+class SetLevel(Params, kw_only=True):
+    level: LogLevel
+
+
+class PromptReference(Struct, tag_field="type", tag="ref/prompt"):
+    name: str
+
+
+class ResourceReference(Struct, tag_field="type", tag="ref/resource"):
+    uri: str
+
+
+class Argument(Struct):
+    name: str
+    value: str
+
+
+class CompletionContext(Struct):
+    arguments: dict[str, str] = {}
+
+
+class Complete(Params, kw_only=True):
+    ref: PromptReference | ResourceReference
+    argument: Argument
+    context: CompletionContext = field(default_factory=CompletionContext)
+
+
+class Filter(Struct, rename="camel", omit_defaults=True):
+    """What a client wants to hear of."""
+
+    tools_list_changed: bool = False
+    prompts_list_changed: bool = False
+    resources_list_changed: bool = False
+    resource_subscriptions: list[str] = []
+
+
+class Listen(Params, kw_only=True):
+    notifications: Filter
+
+
+class Cancelled(Params, kw_only=True, rename="camel"):
+    request_id: Id
+    reason: str = ""
+
+
+KINDS: dict[str, type[Struct]] = {
+    "initialize": Initialize,
+    "tools/list": Page,
+    "tools/call": CallTool,
+    "resources/list": Page,
+    "resources/templates/list": Page,
+    "resources/read": ReadResource,
+    "resources/subscribe": Subscribe,
+    "resources/unsubscribe": Subscribe,
+    "prompts/list": Page,
+    "prompts/get": GetPrompt,
+    "logging/setLevel": SetLevel,
+    "completion/complete": Complete,
+    "subscriptions/listen": Listen,
+    "notifications/cancelled": Cancelled,
+}
+"""Method -> what it carries; any other carries nothing but `_meta`. Which revision has which, the revisions say."""
+
+
+@cache
+def decoder(method: str) -> msgspec.json.Decoder[Any]:
+    """The decoder of a method's params, made when it is first needed."""
+    return msgspec.json.Decoder(KINDS[method])
+
+
+PLAIN = msgspec.json.Decoder(Params)
+
+
+def decode(method: str, raw: Raw) -> Any:
+    """Typed params. Raises msgspec.ValidationError with paths that start at `$`."""
+    decoders = decoder(method) if method in KINDS else PLAIN
+    return decoders.decode(cast(bytes, raw))

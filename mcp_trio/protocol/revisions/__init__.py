@@ -1,0 +1,58 @@
+"""The revisions that are spoken, and the choice among them."""
+
+from __future__ import annotations
+
+from ..errors import UnsupportedVersion
+from ..model import Implementation
+from .base import Revision
+from .pocket import Pocket
+from .r2024_10_07 import R2024_10_07
+from .r2024_11_05 import R2024_11_05
+from .r2025_03_26 import R2025_03_26
+from .r2025_06_18 import R2025_06_18
+from .r2025_11_25 import R2025_11_25
+from .r2026_07_28 import R2026_07_28
+
+__all__ = ["PROFILES", "REVISIONS", "Revision", "Revisions"]
+
+REVISIONS: tuple[type[Revision], ...] = (
+    R2024_10_07,
+    R2024_11_05,
+    R2025_03_26,
+    R2025_06_18,
+    R2025_11_25,
+    R2026_07_28,
+)
+"""Oldest first. A new revision is one file and one line here."""
+
+PROFILES: dict[str, tuple[type[Revision], ...]] = {"pocket": (Pocket,)}
+"""Name of a profile -> what a server of that profile speaks, in place of REVISIONS."""
+
+
+class Revisions:
+    """The revisions that one server speaks."""
+
+    def __init__(
+        self, server: Implementation, instructions: str | None = None, kinds: tuple[type[Revision], ...] = REVISIONS
+    ) -> None:
+        made = [kind(server, instructions) for kind in kinds]
+        self.all = made
+        self.opening = {revision.name: revision for revision in made if revision.opens}
+        self.stateless = {revision.name: revision for revision in made if not revision.opens}
+        self.newest_opening = next(revision for revision in reversed(made) if revision.opens)
+
+    @property
+    def names(self) -> list[str]:
+        """All of them, newest first."""
+        return [revision.name for revision in reversed(self.all)]
+
+    def agree(self, requested: str) -> Revision:
+        """What an `initialize` for that revision gets: it, or the newest that opens so."""
+        return self.opening.get(requested, self.newest_opening)
+
+    def declared(self, requested: str) -> Revision:
+        """What a request that says its revision is served by. Raises UnsupportedVersion."""
+        try:
+            return self.stateless[requested]
+        except KeyError:
+            raise UnsupportedVersion(requested, self.names) from None

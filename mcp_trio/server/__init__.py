@@ -1,0 +1,1 @@
+"""What a user builds, and the running of it."""

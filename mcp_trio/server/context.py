@@ -1,0 +1,133 @@
+"""What a tool, a resource or a prompt sees of the request that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+import trio
+
+from ..protocol.jsonrpc import encode
+from ..protocol.model import Json, PromptMessage
+from ..protocol.revisions.base import LEVELS
+
+if TYPE_CHECKING:
+    from .ask import Asking, Elicited, Question, Root, Sampled
+    from .dispatch import Request
+
+T = TypeVar("T")
+_RANK = {level: rank for rank, level in enumerate(LEVELS)}
+
+
+class Context:
+    """A request's own: how far it is, what it has to say, whom it can ask.
+
+    A function gets one by a parameter annotated with this class; the parameter is no part of its schema.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._progress = float("-inf")
+        self._asking: Asking | None = None
+
+    @property
+    def revision(self) -> str:
+        """The protocol revision that serves this request."""
+        return self._request.call.revision.name
+
+    @property
+    def meta(self) -> Json:
+        """The request's `_meta`, as it came."""
+        params: Json = msgspec.json.decode(self._request.call.raw)
+        meta: Json = params.get("_meta", {})
+        return meta
+
+    @property
+    def principal(self) -> str | None:
+        """On whose behalf the request comes, where access is controlled."""
+        return self._request.principal
+
+    @property
+    def lifespan(self) -> Any:
+        """What the server's lifespan has yielded."""
+        return self._request.server.lifespan_value
+
+    async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Tell the client how far the request is, if it wants to know. What does not increase is not told."""
+        token = self._request.call.meta.progress_token
+        if token is not msgspec.UNSET and self._progress < done < inf:
+            self._progress = done
+            known = total if total is not None and isfinite(total) else None
+            params = {"progressToken": token, "progress": done, "total": known, "message": message}
+            self._request.tell("notifications/progress", params)
+        await self._let_others()
+
+    async def log(self, level: str, data: Any, logger: str | None = None) -> None:
+        """Send the client a log message (any JSON), if it wants those of this level."""
+        if level not in _RANK:
+            raise ValueError(f"log level {level!r}: it is one of {', '.join(LEVELS)}")
+        wanted = self._wanted_level()
+        if wanted is not None and _RANK[level] >= _RANK[wanted]:
+            shown = msgspec.Raw(encode(data))  # any JSON goes out as it is: null too, and a user's own structs
+            params = {"level": self._request.call.revision.levels[level], "logger": logger, "data": shown}
+            self._request.tell("notifications/message", params)
+        await self._let_others()
+
+    async def elicit(self, message: str, schema: type[T], *, key: str | None = None) -> Elicited[T]:
+        """Ask the user to fill in a form with the fields of a flat dataclass, Struct or TypedDict."""
+        return await self._questions.elicit(message, schema, key)
+
+    async def elicit_url(self, message: str, url: str, id: str, *, key: str | None = None) -> Elicited[None]:
+        """Ask the user to visit a page. Accepted means that the user has agreed to, not that it is done."""
+        return await self._questions.elicit_url(message, url, id, key)
+
+    async def sample(self, messages: str | list[PromptMessage], *, max_tokens: int, **options: Any) -> Sampled:
+        """Have the client's model say something; `options` are those of `Sample`."""
+        return await self._questions.sample(messages, max_tokens=max_tokens, **options)
+
+    async def roots(self, *, key: str | None = None) -> list[Root]:
+        """The places that the client lets the server work in."""
+        return await self._questions.roots(key)
+
+    async def ask(self, *questions: Question[Any]) -> list[Any]:
+        """Ask several things in one round; the answers come in the same order."""
+        return await self._questions.ask(*questions)
+
+    async def once(self, key: str, step: Callable[[], Awaitable[T]]) -> T:
+        """Do a step that must not be done twice, though the function may run again when an answer has come.
+
+        Its result has to be JSON; it is kept, signed but readable, by the client until the request ends.
+        """
+        done: T = await self._questions.once(key, step)
+        return done
+
+    async def close_stream(self, retry: float = 1.0) -> None:
+        """Let the client's connection end and work on: it comes back for the result, after so many seconds.
+
+        That is for long work over HTTP. Where a client cannot come back, nothing happens.
+        """
+        let_go = getattr(self._request.channel, "let_go", None)  # only HTTP's channels have it
+        if let_go is not None:
+            let_go(round(retry * 1000))
+        await self._let_others()
+
+    @property
+    def _questions(self) -> Asking:
+        if self._asking is None:
+            from .ask import Asking  # most servers never ask
+
+            self._asking = Asking(self._request)
+        return self._asking
+
+    def _wanted_level(self) -> str | None:
+        """From which level on the client wants to hear; None: of none."""
+        if self._request.call.revision.opens:
+            return self._request.conversation.session.log_level or "info"
+        level = self._request.call.meta.log_level
+        return None if level is msgspec.UNSET else level
+
+    async def _let_others(self) -> None:
+        await self._request.channel.drained()
+        await trio.lowlevel.checkpoint()

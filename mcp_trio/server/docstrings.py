@@ -1,0 +1,54 @@
+"""Descriptions of parameters, out of docstrings in the styles of Google, NumPy and Sphinx."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import NamedTuple
+
+_WANTED = "args|arguments|parameters|params|keyword args|keyword arguments|other parameters|attributes"
+_OTHERS = "returns?|yields?|raises?|receives|warns|warnings?|examples?|notes?|references|see also|todo|methods"
+_FIELDS = "param|parameter|arg|argument|key|keyword|type|returns?|rtype|raises?|except|exception|yields|ytype"
+_FLAGS = re.IGNORECASE | re.MULTILINE
+
+# Each section or entry is its head and, in the last group, its text: the lines under it that are indented or blank; in
+# NumPy's style, where a section is not indented, all lines up to the next underlined heading.
+_INDENTED = r"(?:\n(?:[ \t].*)?)*"
+_GOOGLE = re.compile(rf"^(?:({_WANTED})|{_OTHERS}):[ \t]*(?=\n[ \t]+\S)({_INDENTED})", _FLAGS)
+_GOOGLE_ENTRY = re.compile(rf"^\*{{0,2}}(\w+)[ \t]*(?:\(.*?\))?[ \t]*:(.*{_INDENTED})", _FLAGS)
+_NUMPY = re.compile(rf"^(?:({_WANTED})|{_OTHERS})[ \t]*\n-{{3,}}[ \t]*((?:\n(?!\S.*\n-{{3,}}[ \t]*$).*)*)", _FLAGS)
+_NUMPY_ENTRY = re.compile(rf"^(\*{{0,2}}\w+(?:,[ ]*\*{{0,2}}\w+)*)[ \t]*(?::.*)?$({_INDENTED})", _FLAGS)
+_SPHINX = re.compile(rf"^:({_FIELDS})(?:[ \t]+([^:\n]+))?:(.*{_INDENTED})", _FLAGS)
+
+
+class Docstring(NamedTuple):
+    """What a docstring says: its prose, and a description for each parameter that it describes."""
+
+    summary: str
+    parameters: dict[str, str]
+
+
+def parse(doc: str | None) -> Docstring:
+    """Take a docstring apart. Text in no known style is all prose."""
+    parameters: dict[str, str] = {}
+
+    def describe(names: str, text: str) -> None:
+        for name in re.findall(r"\w+", names):
+            if description := " ".join(text.split()):
+                parameters.setdefault(name, description)
+
+    def section(found: re.Match[str], entry: re.Pattern[str]) -> str:
+        for names, text in entry.findall(inspect.cleandoc(found[2])) if found[1] else ():
+            describe(names, text)
+        return "\n"
+
+    def field(found: re.Match[str]) -> str:
+        if found[2] and found[1].startswith(("param", "arg", "key")):
+            describe(found[2].split()[-1], found[3])
+        return "\n"
+
+    prose = _NUMPY.sub(lambda found: section(found, _NUMPY_ENTRY), inspect.cleandoc(doc or ""))
+    prose = _GOOGLE.sub(lambda found: section(found, _GOOGLE_ENTRY), prose)
+    lines = _SPHINX.sub(field, prose).splitlines()
+    summary = re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in lines)).strip()
+    return Docstring(summary, parameters)

@@ -1,0 +1,144 @@
+"""The official Python SDK's client, 1.x or 2.x, in one conversation with an MCP server.
+
+python python_client.py [--revision legacy|newest] (-- COMMAND... | --url URL | --sse URL)
+
+Prints what it saw as one JSON object. Run it with an interpreter that has the package `mcp`: see install.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib.metadata import version
+from typing import Any
+
+import mcp
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+
+IS_VERSION_1 = not hasattr(mcp, "Client")
+SDK_ERROR: type[Exception] = mcp.McpError if IS_VERSION_1 else mcp.MCPError  # renamed in 2.0
+SECONDS = 30
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")  # 2.x marks as deprecated what its newest revision has dropped, such as ping
+    report = asyncio.run(asyncio.wait_for(converse(parsed_arguments()), SECONDS))
+    print(json.dumps(report))
+
+
+def parsed_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="One conversation of the official Python SDK with an MCP server.")
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument("--url", help="a Streamable HTTP endpoint")
+    target.add_argument("--sse", help="an HTTP+SSE endpoint")
+    target.add_argument("command", nargs="*", default=[], help="after --: a server on stdio")
+    parser.add_argument("--revision", choices=["legacy", "newest"], default="newest")
+    return parser.parse_args()
+
+
+async def converse(arguments: argparse.Namespace) -> dict[str, Any]:
+    connect = connected_1 if IS_VERSION_1 else connected_2
+    async with connect(arguments) as (client, report, has_ping):
+        if has_ping:
+            await client.send_ping()
+        # The tools come first: from their list the SDK takes the output schemas that it checks the results against.
+        return {
+            "sdk": f"python {version('mcp')}",
+            **report,
+            "ping": has_ping,
+            **await tools(client),
+            **await lists(client, report["capabilities"]),
+        }
+
+
+async def tools(client: Any) -> dict[str, Any]:
+    listed = await everything(client.list_tools, "tools")
+    weather = plain(await client.call_tool("get_weather", {"location": "New York"}))
+    total = plain(await client.call_tool("calculate_sum", {"a": 2, "b": 3.5}))
+    return {
+        "tools": [tool["name"] for tool in listed],
+        "weather": text_of(weather),
+        "weather_is_error": weather.get("isError", False),
+        "sum": json.loads(text_of(total)),
+        "bad_arguments": await outcome(client.call_tool("get_weather", {})),
+        "unknown_tool": await outcome(client.call_tool("no_such_tool", {})),
+    }
+
+
+async def lists(client: Any, capabilities: dict[str, Any]) -> dict[str, list[str]]:
+    """The resources and prompts of a server that says it has them."""
+    resources = await everything(client.list_resources, "resources") if "resources" in capabilities else []
+    prompts = await everything(client.list_prompts, "prompts") if "prompts" in capabilities else []
+    return {"resources": [found["uri"] for found in resources], "prompts": [found["name"] for found in prompts]}
+
+
+@asynccontextmanager
+async def connected_1(arguments: argparse.Namespace) -> AsyncIterator[tuple[Any, dict[str, Any], bool]]:
+    """1.x has the handshake alone, so `--revision` changes nothing."""
+    async with transport(arguments) as streams, mcp.ClientSession(*streams[:2]) as session:
+        opened = plain(await session.initialize())
+        report = {"revision": opened["protocolVersion"], "server": opened["serverInfo"]}
+        yield session, {**report, "capabilities": opened["capabilities"]}, True
+
+
+@asynccontextmanager
+async def connected_2(arguments: argparse.Namespace) -> AsyncIterator[tuple[Any, dict[str, Any], bool]]:
+    """2.x in its default mode asks `server/discover` first, and takes the handshake where that fails."""
+    legacy = arguments.sse or arguments.revision == "legacy"
+    async with mcp.Client(transport(arguments), mode="legacy" if legacy else "auto") as client:
+        server = plain(client.server_info) if client.server_info else None
+        report = {"revision": client.protocol_version, "server": server}
+        has_ping = client.session.initialize_result is not None
+        yield client, {**report, "capabilities": plain(client.server_capabilities)}, has_ping
+
+
+def transport(arguments: argparse.Namespace) -> AbstractAsyncContextManager[Any]:
+    if arguments.url:
+        return streamable_http_client(arguments.url)
+    if arguments.sse:
+        return sse_client(arguments.sse)
+    command, *rest = arguments.command
+    # Left alone, the SDK hands the server six variables of its own choice.
+    return mcp.stdio_client(mcp.StdioServerParameters(command=command, args=rest, env=dict(os.environ)))
+
+
+async def everything(list_page: Callable[..., Awaitable[Any]], field: str) -> list[dict[str, Any]]:
+    """The items of all pages."""
+    items: list[dict[str, Any]] = []
+    cursor = None
+    while True:
+        page = plain(await list_page(cursor=cursor))
+        items += page[field]
+        cursor = page.get("nextCursor")
+        if cursor is None:
+            return items
+
+
+async def outcome(call: Awaitable[Any]) -> dict[str, Any]:
+    """A call that should go wrong: as a JSON-RPC error, or as a result that says so."""
+    try:
+        result = plain(await call)
+    except SDK_ERROR as error:
+        told: Any = error
+        return {"kind": "error", "code": told.error.code, "text": told.error.message, "data": told.error.data}
+    return {"kind": "result", "is_error": result.get("isError", False), "text": text_of(result)}
+
+
+def text_of(result: dict[str, Any]) -> str:
+    return "".join(item["text"] for item in result["content"] if item["type"] == "text")
+
+
+def plain(model: Any) -> dict[str, Any]:
+    """A pydantic model as it stood on the wire: the two versions differ in the names of the fields."""
+    fields: dict[str, Any] = model.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return fields
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""The lifespan is entered once a process, whoever comes and goes."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from checked import ALL, connect
+
+from mcp_trio import Context, Server
+
+
+class Traced:
+    def __init__(self) -> None:
+        self.server = Server("x")
+        self.noted: list[str] = []
+        self.server.lifespan(self.lifespan)
+        self.server.add_tool(self.value)
+
+    async def lifespan(self) -> AsyncIterator[str]:
+        self.noted.append("entered")
+        try:
+            yield "the database"
+        finally:
+            await trio.lowlevel.checkpoint()
+            self.noted.append("left")
+
+    async def value(self, ctx: Context) -> str:
+        return str(ctx.lifespan)
+
+
+@pytest.mark.parametrize("revision", ALL)
+async def test_tools_see_what_it_yields(revision: str) -> None:
+    traced = Traced()
+    async with connect(traced.server, revision) as client:
+        result = await client.call_tool("value")
+    assert result.get("toolResult", result.text) == "the database"
+    assert traced.noted == ["entered", "left"]
+
+
+async def test_it_is_entered_once_for_many_clients() -> None:
+    traced = Traced()
+    async with traced.server.running():
+        for _ in range(3):
+            async with connect(traced.server) as one, connect(traced.server) as other:
+                assert (await one.call_tool("value")).text == (await other.call_tool("value")).text == "the database"
+        assert traced.noted == ["entered"]
+    assert traced.noted == ["entered", "left"]
+
+
+async def test_it_can_be_entered_again() -> None:
+    traced = Traced()
+    for _ in range(2):
+        async with connect(traced.server) as client:
+            await client.call_tool("value")
+    assert traced.noted == ["entered", "left"] * 2
+
+
+async def test_it_may_take_the_server_and_be_a_context_manager_already() -> None:
+    server, seen = Server("x"), []
+
+    @server.lifespan
+    @asynccontextmanager
+    async def lifespan(given: Server) -> AsyncIterator[None]:
+        seen.append(given)
+        yield
+
+    async with connect(server):
+        assert seen == [server]
+
+
+async def test_what_fails_in_it_is_not_hidden() -> None:
+    server = Server("x")
+
+    @server.lifespan
+    async def lifespan() -> AsyncIterator[None]:
+        raise RuntimeError("no database")
+        yield
+
+    with pytest.raises(RuntimeError, match="no database"):
+        async with server.running():
+            pass
+    with pytest.raises(RuntimeError, match="no database"):
+        async with server.running():
+            pass
+
+
+async def test_without_one_there_is_nothing_to_see() -> None:
+    server = Server("x")
+
+    @server.tool
+    async def value(ctx: Context) -> str:
+        return str(ctx.lifespan)
+
+    async with connect(server) as client:
+        assert (await client.call_tool("value")).text == "None"
