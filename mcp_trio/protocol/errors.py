@@ -13,15 +13,12 @@ from typing import Any
 class ProtocolError(Exception):
     """An error that the client is told of, as a JSON-RPC error."""
 
-    def __init__(self, message: str, *, data: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, message: str, *, data: Mapping[str, Any] | None = None, reason: str | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.data = data
-
-    @property
-    def reason(self) -> str:
+        self.reason = message if reason is None else reason
         """What is wrong, without the words that say where it was found."""
-        return self.message
 
 
 class ParseError(ProtocolError):
@@ -44,12 +41,7 @@ class InvalidArguments(InvalidParams):
     """Arguments that do not fit the schema of what they were sent to; `of` says what that is."""
 
     def __init__(self, reason: str, *, of: str = "") -> None:
-        super().__init__(f"Invalid arguments for {of}: {reason}" if of else reason)
-        self._reason = reason
-
-    @property
-    def reason(self) -> str:
-        return self._reason
+        super().__init__(f"Invalid arguments for {of}: {reason}" if of else reason, reason=reason)
 
 
 class NotInMeta(InvalidParams):

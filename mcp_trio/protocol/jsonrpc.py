@@ -7,8 +7,8 @@ null are no ids.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -16,6 +16,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from .errors import InvalidRequest, ParseError, ProtocolError
 
 Id = int | str
+T = TypeVar("T")
 
 MAX_MESSAGE = 4 * 2**20
 """The largest message that is taken, in bytes."""
@@ -53,30 +54,25 @@ _encoder = msgspec.json.Encoder()
 
 def decode(data: bytes) -> Envelope:
     """One message's envelope. Raises BadMessage."""
-    try:
-        if not data.isascii():
-            data.decode()  # msgspec passes over what stays raw without a look at its UTF-8
-        return _decode_envelope(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise _explain(data, problem) from None
+    return _read(_decode_envelope, data)
 
 
 def decode_batch(data: bytes) -> list[bytes]:
     """The messages of an array, still encoded. Raises BadMessage."""
-    try:
-        data.decode()
-        raws = _decode_raws(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise _explain(data, problem) from None
+    raws = _read(_decode_raws, data)
     if len(raws) > MAX_BATCH:
         too_many = f"a batch of {len(raws)} messages; at most {MAX_BATCH} are taken"
         raise BadMessage(InvalidRequest(f"Invalid request: {too_many}"))
     return [bytes(raw) for raw in raws]
 
 
-def is_batch(data: bytes) -> bool:
-    """Whether these bytes are a JSON array, if they are JSON."""
-    return data[:1] == b"[" or data.lstrip()[:1] == b"["
+def _read(decoder: Callable[[bytes], T], data: bytes) -> T:
+    try:
+        if not data.isascii():
+            data.decode()  # msgspec passes over what stays raw without a look at its UTF-8
+        return decoder(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise _explain(data, problem) from None
 
 
 def _explain(data: bytes, problem: Exception) -> BadMessage:
@@ -103,23 +99,30 @@ def _explain(data: bytes, problem: Exception) -> BadMessage:
     return BadMessage(InvalidRequest(f"Invalid request: {explain(problem)}"), readable, silent=silent)
 
 
-_PROBLEM = re.compile(r"^(?P<what>.*?)(?: - at `(?:key in )?(?P<path>\$[^`]*)`)?$", re.DOTALL)
+_PROBLEM = re.compile(r"(.*?)(?: - at (`key` in )?`\$(.*)`)?", re.DOTALL)
 _JSON_NAMES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 
 
 def explain(problem: Exception, root: str = "$") -> str:
-    """What msgspec says, in JSON's words and with the place first: `$.id: expected integer or string, got null`."""
-    parts = _PROBLEM.match(str(problem))
+    """What msgspec says, in JSON's words and with the place first: `$.id: expected integer or string, got null`.
+
+    What says its place already stays as it is.
+    """
+    if isinstance(problem, RecursionError):
+        return f"{root}: nested too deep"
+    parts = _PROBLEM.fullmatch(str(problem))
     assert parts is not None  # the pattern matches any text
-    path = root + (parts["path"] or "$")[1:]
-    if missing := re.fullmatch(r"Object missing required field `(.+)`", parts["what"]):
-        return f"{path}.{missing[1]}: missing"
-    what = re.sub(r"`([^`]*)`", lambda quoted: _in_json_words(quoted[1]), parts["what"])
-    return f"{path}: {what[:1].lower()}{what[1:]}"
+    what, in_key, path = parts.groups(default="")
+    if what.startswith("$"):
+        return str(problem)
+    if missing := re.fullmatch(r"Object missing required field `(.+)`", what):
+        return f"{root}{path}.{missing[1]}: missing"
+    what = re.sub(r"`([^`]*)`", _in_json_words, what)
+    return f"{root}{path}: {'a key: ' if in_key else ''}{what[:1].lower()}{what[1:]}"
 
 
-def _in_json_words(types: str) -> str:
-    return " or ".join(_JSON_NAMES.get(name, name) for name in types.split(" | "))
+def _in_json_words(quoted: re.Match[str]) -> str:
+    return " or ".join(_JSON_NAMES.get(name, name) for name in quoted[1].split(" | "))
 
 
 def encode(value: Any) -> bytes:
@@ -143,20 +146,14 @@ def without_surrogates(value: Any) -> Any:
 
 def encode_result(id: Id, result: bytes) -> bytes:
     """A response whose result is encoded already."""
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (encode_id(id), result)
-
-
-def encode_id(id: Id) -> bytes:
-    """An id, as it came."""
-    return b"%d" % id if type(id) is int else _encoder.encode(id)
+    encoded_id = b"%d" % id if type(id) is int else _encoder.encode(id)
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (encoded_id, result)
 
 
 def encode_error(id: Id | UnsetType | None, error: Mapping[str, Any]) -> bytes:
     """An error response; UNSET leaves the id out."""
-    envelope = {"jsonrpc": "2.0", "id": id, "error": error}
-    if id is UNSET:
-        del envelope["id"]
-    return encode(envelope)
+    addressed = {} if id is UNSET else {"id": id}
+    return encode({"jsonrpc": "2.0", **addressed, "error": error})
 
 
 def encode_request(id: Id, method: str, params: Mapping[str, Any]) -> bytes:
@@ -166,7 +163,5 @@ def encode_request(id: Id, method: str, params: Mapping[str, Any]) -> bytes:
 
 def encode_notification(method: str, params: Mapping[str, Any] | None = None) -> bytes:
     """A notification; no params, no key."""
-    envelope: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
-    if params:
-        envelope["params"] = params
-    return encode(envelope)
+    carried = {"params": params} if params else {}
+    return encode({"jsonrpc": "2.0", "method": method, **carried})

@@ -7,7 +7,7 @@ These hold the union of what the revisions know. What of it goes out in a revisi
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from msgspec import UNSET, Struct, field
 
@@ -47,36 +47,39 @@ class Implementation(Model):
     website_url: str | None = None
 
 
-def _must_be_strings(model: Model, **fields: Any) -> None:
-    for name, value in fields.items():
-        if not isinstance(value, str):
-            raise TypeError(f"{type(model).__name__}({name}) wants a string, not {value!r}")
+class _Piece(Model, kw_only=True):
+    """What all content and all resources may have besides."""
+
+    annotations: Annotations | None = None
+    meta: Json | None = field(default=None, name="_meta")
+
+    strings: ClassVar[tuple[str, ...]] = ()
+    """The attributes that have to be strings: the type alone does not make sure of it."""
+
+    binary: ClassVar[str] = ""
+    """The one of them that may be given as bytes, and becomes base64."""
+
+    def __post_init__(self) -> None:
+        for name in self.strings:
+            value = getattr(self, name)
+            if name == self.binary and isinstance(value, bytes | bytearray | memoryview):
+                setattr(self, name, b64encode(value).decode())
+            elif not isinstance(value, str):
+                raise TypeError(f"{type(self).__name__}({name}) wants a string, not {value!r}")
 
 
-def _base64(data: Any) -> Any:
-    return b64encode(data).decode() if isinstance(data, bytes | bytearray | memoryview) else data
-
-
-class Text(Model, tag_field="type", tag="text"):
+class Text(_Piece, tag_field="type", tag="text"):
     """Text content."""
 
     text: str
-    annotations: Annotations | None = None
-    meta: Json | None = field(default=None, name="_meta")
-
-    def __post_init__(self) -> None:
-        _must_be_strings(self, text=self.text)
+    strings = ("text",)
 
 
-class _Media(Model, tag_field="type"):
+class _Media(_Piece, tag_field="type"):
     data: str | bytes
     mime_type: str
-    annotations: Annotations | None = None
-    meta: Json | None = field(default=None, name="_meta")
-
-    def __post_init__(self) -> None:
-        self.data = _base64(self.data)
-        _must_be_strings(self, data=self.data, mime_type=self.mime_type)
+    strings = ("data", "mime_type")
+    binary = "data"
 
 
 class Image(_Media, tag="image"):
@@ -87,8 +90,8 @@ class Audio(_Media, tag="audio"):
     """Sound, given as bytes, or as a string that is base64 already."""
 
 
-class ResourceLink(Model, tag_field="type", tag="resource_link"):
-    """A resource that the client may read or subscribe to."""
+class Resource(_Piece):
+    """A resource, as it is listed."""
 
     uri: str
     name: str
@@ -97,46 +100,48 @@ class ResourceLink(Model, tag_field="type", tag="resource_link"):
     mime_type: str | None = None
     size: int | None = None
     icons: list[Icon] | None = None
-    annotations: Annotations | None = None
-    meta: Json | None = field(default=None, name="_meta")
-
-    def __post_init__(self) -> None:
-        _must_be_strings(self, uri=self.uri, name=self.name)
+    strings = ("uri", "name")
 
 
-class TextContents(Model):
+class ResourceLink(Resource, tag_field="type", tag="resource_link"):
+    """A resource that the client may read or subscribe to."""
+
+
+class ResourceTemplate(_Piece):
+    """A family of resources, as it is listed."""
+
+    uri_template: str
+    name: str
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    icons: list[Icon] | None = None
+
+
+class TextContents(_Piece):
     """A resource's contents, as text."""
 
     uri: str
     text: str
     mime_type: str | None = None
     title: str | None = None
-    annotations: Annotations | None = None
-    meta: Json | None = field(default=None, name="_meta")
-
-    def __post_init__(self) -> None:
-        _must_be_strings(self, uri=self.uri, text=self.text)
+    strings = ("uri", "text")
 
 
-class BlobContents(Model):
+class BlobContents(_Piece):
     """A resource's contents, as bytes (or a string that is base64 already)."""
 
     uri: str
     blob: str | bytes
     mime_type: str | None = None
-    meta: Json | None = field(default=None, name="_meta")
-
-    def __post_init__(self) -> None:
-        self.blob = _base64(self.blob)
-        _must_be_strings(self, uri=self.uri, blob=self.blob)
+    strings = ("uri", "blob")
+    binary = "blob"
 
 
-class EmbeddedResource(Model, tag_field="type", tag="resource"):
+class EmbeddedResource(_Piece, tag_field="type", tag="resource"):
     """A resource's contents, put into the result itself."""
 
     resource: TextContents | BlobContents
-    annotations: Annotations | None = None
-    meta: Json | None = field(default=None, name="_meta")
 
 
 Content = Text | Image | Audio | ResourceLink | EmbeddedResource
@@ -153,12 +158,15 @@ class ToolAnnotations(Model):
     open_world_hint: bool | None = None
 
 
-class Tool(Model):
-    """A tool, as it is listed."""
-
+class _Named(Model):
     name: str
     title: str | None = None
     description: str | None = None
+
+
+class Tool(_Named):
+    """A tool, as it is listed."""
+
     input_schema: Json = field(default_factory=dict)
     output_schema: Json | None = None
     annotations: ToolAnnotations | None = None
@@ -166,48 +174,15 @@ class Tool(Model):
     meta: Json | None = field(default=None, name="_meta")
 
 
-class Resource(Model):
-    """A resource, as it is listed."""
-
-    uri: str
-    name: str
-    title: str | None = None
-    description: str | None = None
-    mime_type: str | None = None
-    size: int | None = None
-    icons: list[Icon] | None = None
-    annotations: Annotations | None = None
-    meta: Json | None = field(default=None, name="_meta")
-
-
-class ResourceTemplate(Model):
-    """A family of resources, as it is listed."""
-
-    uri_template: str
-    name: str
-    title: str | None = None
-    description: str | None = None
-    mime_type: str | None = None
-    icons: list[Icon] | None = None
-    annotations: Annotations | None = None
-    meta: Json | None = field(default=None, name="_meta")
-
-
-class PromptArgument(Model):
+class PromptArgument(_Named):
     """One argument of a prompt."""
 
-    name: str
-    title: str | None = None
-    description: str | None = None
     required: bool | None = None
 
 
-class Prompt(Model):
+class Prompt(_Named):
     """A prompt, as it is listed."""
 
-    name: str
-    title: str | None = None
-    description: str | None = None
     arguments: list[PromptArgument] | None = None
     icons: list[Icon] | None = None
     meta: Json | None = field(default=None, name="_meta")

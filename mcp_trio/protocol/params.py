@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
@@ -76,9 +76,8 @@ class ReadResource(Retriable, kw_only=True):
     uri: str
 
 
-class GetPrompt(Retriable, kw_only=True):
-    name: str
-    arguments: Raw = Raw(b"{}")
+class GetPrompt(CallTool):
+    """The same, of a prompt."""
 
 
 class Subscribe(Params, kw_only=True):
@@ -130,7 +129,7 @@ class Cancelled(Params, kw_only=True, rename="camel"):
     reason: str = ""
 
 
-KINDS: dict[str, type[Struct]] = {
+KINDS: dict[str, type[Params]] = {
     "initialize": Initialize,
     "tools/list": Page,
     "tools/call": CallTool,
@@ -150,15 +149,11 @@ KINDS: dict[str, type[Struct]] = {
 
 
 @cache
-def decoder(method: str) -> msgspec.json.Decoder[Any]:
-    """The decoder of a method's params, made when it is first needed."""
-    return msgspec.json.Decoder(KINDS[method])
-
-
-PLAIN = msgspec.json.Decoder(Params)
+def _decoder(kind: type[Params]) -> msgspec.json.Decoder[Params]:
+    """The decoder of a kind of params, made when it is first needed."""
+    return msgspec.json.Decoder(kind)
 
 
 def decode(method: str, raw: Raw) -> Any:
     """Typed params. Raises msgspec.ValidationError with paths that start at `$`."""
-    decoders = decoder(method) if method in KINDS else PLAIN
-    return decoders.decode(cast(bytes, raw))
+    return _decoder(KINDS.get(method, Params)).decode(raw)

@@ -100,9 +100,8 @@ class Session:
         if data is None:
             limit = jsonrpc.MAX_MESSAGE // 2**20
             return self._refuse(UNSET, InvalidRequest(f"Invalid request: a message is larger than {limit} MiB"))
-        if jsonrpc.is_batch(data):
-            return self._receive_batch(data)
-        return self._receive_one(data)
+        is_array = data.lstrip()[:1] == b"["
+        return self._receive_batch(data) if is_array else self._receive_one(data)
 
     def _receive_one(self, data: bytes, *, in_batch: bool = False) -> Event | None:
         try:
@@ -131,17 +130,17 @@ class Session:
         return Batch([event for event in events if event is not None])
 
     def _call(self, method: str, id: Id, raw: Raw) -> Event:
+        meta = params.NO_META
         try:
-            decoded: Params = params.decode(method, raw)
-        except (msgspec.MsgspecError, RecursionError) as problem:
-            return self._refuse_params(method, id, raw, problem)
-        try:
-            if method == "initialize" and self._stated is None:
-                return self._initialize(id, raw, decoded)
-            revision = self._revision_for(method, decoded.meta)
+            decoded, problem = _decoded(method, raw)
+            meta = decoded.meta
+            opens = method == "initialize" and self._stated is None
+            revision = None if opens else self._revision_for(method, meta)
+            if problem is not None:  # only now: of an unknown method, the method is what is wrong
+                raise problem
+            return Call(id, method, decoded, raw, revision or self._initialize(decoded))
         except ProtocolError as error:
-            return self._refuse(id, error, self._speaker(decoded.meta))
-        return Call(id, method, decoded, raw, revision)
+            return self._refuse(id, error, meta)
 
     def _revision_for(self, method: str, meta: Meta) -> Revision:
         """The revision that serves a request, the gate passed. Raises ProtocolError."""
@@ -157,34 +156,32 @@ class Session:
         if self.revision is not None:
             self.phase = Phase.OPEN
             return self.revision
-        if self._stated is not None:
-            if method not in self._stated.requests:
-                raise MethodNotFound(f"Method not found: {method}")
-            raise NotInMeta(f"Invalid params: $.params._meta['{params.VENDOR}protocolVersion']: missing")
-        if method == "ping":
+        opening = [] if self._stated else self._revisions.opening.values()
+        if method == "ping" and opening:
             return self._revisions.newest_opening
-        if any(method in revision.requests for revision in self._revisions.opening.values()):
+        if any(method in revision.requests for revision in opening):
             raise InvalidRequest(f"Invalid request: {method} before initialize")
-        if any(method in revision.requests for revision in self._revisions.stateless.values()):
-            raise NotInMeta(f"Invalid params: $.params._meta['{params.VENDOR}protocolVersion']: missing")
+        stateless = [self._stated] if self._stated else self._revisions.stateless.values()
+        if any(method in revision.requests for revision in stateless):
+            raise _missing("protocolVersion")
         raise MethodNotFound(f"Method not found: {method}")
 
     def _declared(self, meta: Meta) -> Revision:
         if meta.version is UNSET:
-            raise NotInMeta(f"Invalid params: $.params._meta['{params.VENDOR}protocolVersion']: missing")
+            raise _missing("protocolVersion")
         revision = self._revisions.declared(meta.version)
         if meta.capabilities is UNSET:
-            raise NotInMeta(f"Invalid params: $.params._meta['{params.VENDOR}clientCapabilities']: missing")
+            raise _missing("clientCapabilities")
         return revision
 
-    def _initialize(self, id: Id, raw: Raw, opening: Any) -> Event:
+    def _initialize(self, opening: Any) -> Revision:
         if self.revision is not None:
             raise InvalidRequest("Invalid request: this session was initialized before")
         self.revision = self._revisions.agree(opening.protocol_version)
         self.phase = Phase.OPENING
         self.capabilities = opening.capabilities
         self.client = opening.client_info
-        return Call(id, "initialize", opening, raw, self.revision)
+        return self.revision
 
     def _notice(self, method: str, raw: Raw) -> Notice | None:
         """A notification that some revision in use knows; others are passed over, as JSON-RPC has it."""
@@ -203,28 +200,28 @@ class Session:
             return self._refuse(envelope.id, InvalidRequest("Invalid request: $.method: missing"))
         return Answer(envelope.id, envelope.result or None, envelope.error or None)
 
-    def _refuse_params(self, method: str, id: Id, raw: Raw, problem: Exception) -> Refusal:
-        """Params that do not fit: of an unknown method, the method is what is wrong."""
-        try:
-            meta: Meta = params.decode("", raw).meta
-        except (msgspec.MsgspecError, RecursionError) as in_meta:
-            return self._refuse(id, InvalidParams(f"Invalid params: {jsonrpc.explain(in_meta, '$.params')}"))
-        speaker = self._speaker(meta)
-        try:
-            if method != "initialize" or self._stated is not None:
-                self._revision_for(method, meta)
-        except ProtocolError as error:
-            return self._refuse(id, error, speaker)
-        return self._refuse(id, InvalidParams(f"Invalid params: {jsonrpc.explain(problem, '$.params')}"), speaker)
-
-    def _speaker(self, meta: Meta) -> Revision:
-        """The revision in whose shape a refusal goes out."""
+    def _refuse(self, id: Id | UnsetType, error: ProtocolError, meta: Meta = params.NO_META) -> Refusal:
+        """A refusal, in the shape of the revision that the client speaks, as far as it is known."""
         stateless = self._revisions.stateless
         if meta.version is not UNSET and stateless:
-            return stateless.get(meta.version, next(reversed(stateless.values())))
-        return self.revision or self._stated or self._revisions.newest_opening
-
-    def _refuse(self, id: Id | UnsetType, error: ProtocolError, revision: Revision | None = None) -> Refusal:
-        revision = revision or self.revision or self._stated or self._revisions.newest_opening
+            revision = stateless.get(meta.version, next(reversed(stateless.values())))
+        else:
+            revision = self.revision or self._stated or self._revisions.newest_opening
         unread = None if id is UNSET and not revision.errors_without_id else id
         return Refusal(jsonrpc.encode_error(unread, revision.error(error)), error)
+
+
+def _missing(key: str) -> NotInMeta:
+    return NotInMeta(f"Invalid params: $.params._meta['{params.VENDOR}{key}']: missing")
+
+
+def _decoded(method: str, raw: Raw) -> tuple[Params, InvalidParams | None]:
+    """A request's params; or its `_meta` alone, and what is wrong. Raises InvalidParams where `_meta` is wrong too."""
+    try:
+        return params.decode(method, raw), None
+    except (msgspec.MsgspecError, RecursionError) as problem:
+        wrong = InvalidParams(f"Invalid params: {jsonrpc.explain(problem, '$.params')}")
+    if not method:
+        raise wrong
+    only_meta, _ = _decoded("", raw)
+    return only_meta, wrong

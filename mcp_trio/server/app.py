@@ -9,14 +9,14 @@ import inspect
 import os
 import secrets
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import trio
 
 from ..protocol.errors import ResourceNotFound
 from ..protocol.model import Icon, Implementation, Json
-from ..protocol.params import Filter
 from ..protocol.revisions import PROFILES, REVISIONS, Revisions
 from .registry import Pages, Registry, in_pages_of
 from .seal import Seal
@@ -64,19 +64,21 @@ class Server:
         self.instructions = instructions
         self.use_profile(profile)
         self.subscriptions = Subscriptions()
+        changed = self.subscriptions.list_changed
         cut = pages if callable(pages) else in_pages_of(pages)
-        self.tools: Registry[ServerTool] = Registry("tool", cut, self._teller("tools"))
-        self.resources: Registry[ServerResource] = Registry("resource", cut, self._teller("resources"))
-        self.templates: Registry[ServerResource] = Registry("resource", cut, self._teller("resources"))
-        self.prompts: Registry[ServerPrompt] = Registry("prompt", cut, self._teller("prompts"))
+        self.tools: Registry[ServerTool] = Registry("tool", cut, changed)
+        self.resources: Registry[ServerResource] = Registry("resource", cut, changed)
+        self.templates: Registry[ServerResource] = Registry("resource", cut, changed)
+        self.prompts: Registry[ServerPrompt] = Registry("prompt", cut, changed)
         self.completers: dict[tuple[str, str], Completer] = {}
         self.threads = trio.CapacityLimiter(THREADS)
         self.timeout = timeout
         self.grace = grace
         self.lifespan_value: Any = None
-        self._lifespan: Callable[..., Any] | None = None
+        self._lifespan: Callable[[], AbstractAsyncContextManager[Any]] = nullcontext
         self._running = False
-        self.seal = Seal(_as_bytes(secret or os.environ.get("MCP_TRIO_SECRET") or secrets.token_bytes(32)))
+        secret = secret or os.environ.get("MCP_TRIO_SECRET") or secrets.token_bytes(32)
+        self.seal = Seal(secret.encode() if isinstance(secret, str) else secret)
 
     def __repr__(self) -> str:
         return f"<Server {self.info.name!r}: {len(self.tools)} tools>"
@@ -88,25 +90,24 @@ class Server:
         self.revisions = Revisions(self.info, self.instructions, PROFILES[profile] if profile else REVISIONS)
 
     @overload
-    def tool(self, function: F, /) -> F: ...
+    def tool(self, function: F, /, **options: Any) -> F: ...
     @overload
     def tool(self, function: None = None, /, **options: Any) -> Callable[[F], F]: ...
     def tool(self, function: Any = None, /, **options: Any) -> Any:
-        """Register a function as a tool. Options: name, title, description, annotations, icons, input_schema,
-        output_schema, timeout, meta; what is not given is read from the function."""
-        if function is not None:
-            return self.add_tool(function, **options)
-        return lambda wrapped: self.add_tool(wrapped, **options)
+        """Register a function as a tool, at any time; clients hear of it.
 
-    def add_tool(self, function: F, **options: Any) -> F:
-        """Register a tool, at any time; clients hear of it. Options as for `tool`."""
+        Options: name, title, description, annotations, icons, input_schema, output_schema, timeout, meta; what is
+        not given is read from the function.
+        """
+        if function is None:
+            return partial(self.tool, **options)
         from .tools import ServerTool
 
-        must_be_function(function, "server.tool")
         must_be_seconds(options.get("timeout"), "server.tool(timeout)")
-        tool = ServerTool(function, **options)
-        self.tools.add(tool.listed.name, tool)
+        self.tools.add(ServerTool(function, **options))
         return function
+
+    add_tool = tool
 
     def remove_tool(self, name: str) -> None:
         """Take a tool away, at any time; clients hear of it."""
@@ -125,10 +126,8 @@ class Server:
         """Register a resource, at any time; clients hear of it. Options as for `resource`."""
         from .resources import ServerResource
 
-        must_be_function(function, "server.resource")
         resource = ServerResource(uri, function, **options)
-        registry = self.templates if resource.template.names else self.resources
-        registry.add(uri, resource)
+        (self.templates if resource.template.names else self.resources).add(resource)
         return function
 
     def remove_resource(self, uri: str) -> None:
@@ -140,23 +139,22 @@ class Server:
         self.subscriptions.resource_updated(uri)
 
     @overload
-    def prompt(self, function: F, /) -> F: ...
+    def prompt(self, function: F, /, **options: Any) -> F: ...
     @overload
     def prompt(self, function: None = None, /, **options: Any) -> Callable[[F], F]: ...
     def prompt(self, function: Any = None, /, **options: Any) -> Any:
-        """Register a function as a prompt. Options: name, title, description, icons, meta."""
-        if function is not None:
-            return self.add_prompt(function, **options)
-        return lambda wrapped: self.add_prompt(wrapped, **options)
+        """Register a function as a prompt, at any time; clients hear of it.
 
-    def add_prompt(self, function: F, **options: Any) -> F:
-        """Register a prompt, at any time; clients hear of it. Options as for `prompt`."""
+        Options: name, title, description, icons, meta.
+        """
+        if function is None:
+            return partial(self.prompt, **options)
         from .prompts import ServerPrompt
 
-        must_be_function(function, "server.prompt")
-        prompt = ServerPrompt(function, **options)
-        self.prompts.add(prompt.listed.name, prompt)
+        self.prompts.add(ServerPrompt(function, **options))
         return function
+
+    add_prompt = prompt
 
     def remove_prompt(self, name: str) -> None:
         """Take a prompt away, at any time; clients hear of it."""
@@ -171,33 +169,27 @@ class Server:
         def register(function: F) -> F:
             from .prompts import Completer
 
-            must_be_function(function, "server.complete")
-            if (known := self._arguments_of(of)) is None:
+            completed = self.prompts.get(of) or self.templates.get(of)
+            if completed is None:
                 raise ValueError(f"server.complete({of!r}): there is no such prompt or resource template; add it first")
-            if argument not in known:
-                raise ValueError(f"server.complete({of!r}, {argument!r}): it has {', '.join(known) or 'no arguments'}")
+            if argument not in completed.properties:
+                known = ", ".join(completed.properties) or "no arguments"
+                raise ValueError(f"server.complete({of!r}, {argument!r}): it has {known}")
             if (of, argument) in self.completers:
                 raise ValueError(f"server.complete({of!r}, {argument!r}): this argument has a completer already")
-            self.completers[of, argument] = Completer(function)
+            self.completers[of, argument] = Completer(function, argument)
             return function
 
         return register
-
-    def _arguments_of(self, name: str) -> list[str] | None:
-        """The arguments of a prompt, or the variables of a template; None where there is neither."""
-        if (prompt := self.prompts.get(name)) is not None:
-            return [argument.name for argument in prompt.listed.arguments or []]
-        template = self.templates.get(name)
-        return None if template is None else template.template.names
 
     def lifespan(self, function: F) -> F:
         """Register an async generator function: entered once a process, its value is `ctx.lifespan`."""
         if not inspect.isasyncgenfunction(inspect.unwrap(function)):
             raise TypeError(f"@server.lifespan goes on an async function that yields once, not on {function!r}")
-        if self._lifespan is not None:
+        if self._lifespan is not nullcontext:
             raise ValueError("this server has a lifespan already")
-        hidden = inspect.isasyncgenfunction(function)
-        self._lifespan = asynccontextmanager(function) if hidden else function
+        enter = asynccontextmanager(function) if inspect.isasyncgenfunction(function) else function
+        self._lifespan = partial(enter, *[self] * len(inspect.signature(function).parameters))
         return function
 
     @asynccontextmanager
@@ -211,23 +203,13 @@ class Server:
             return
         self._running = True
         try:
-            async with self._entered_lifespan():
-                self.subscriptions.start(trio.lowlevel.current_trio_token())
+            async with self._lifespan() as self.lifespan_value:
+                self.subscriptions.token = trio.lowlevel.current_trio_token()
                 yield
         finally:
-            self.subscriptions.start(None)
+            self.subscriptions.token = None
+            self.lifespan_value = None
             self._running = False
-
-    @asynccontextmanager
-    async def _entered_lifespan(self) -> AsyncIterator[None]:
-        if self._lifespan is None:
-            yield
-            return
-        async with self._lifespan(*[self] * len(inspect.signature(self._lifespan).parameters)) as self.lifespan_value:
-            try:
-                yield
-            finally:
-                self.lifespan_value = None
 
     def features(self) -> dict[str, Json]:
         """The capabilities, as the newest revision names them."""
@@ -241,24 +223,12 @@ class Server:
         features["logging"] = {}
         return features
 
-    def heard(self, wanted: Filter) -> Filter:
-        """What of a wanted filter this server can tell."""
-        features = self.features()
-        return Filter(
-            tools_list_changed=wanted.tools_list_changed,
-            prompts_list_changed=wanted.prompts_list_changed and "prompts" in features,
-            resources_list_changed=wanted.resources_list_changed and "resources" in features,
-            resource_subscriptions=wanted.resource_subscriptions if "resources" in features else [],
-        )
-
     def find_resource(self, uri: str) -> ServerResource:
         """What reads a URI: the resource of that name, else the first template that it matches."""
-        if (resource := self.resources.get(uri)) is not None:
-            return resource
-        for template in self.templates:
-            if template.template.match(uri) is not None:
-                return template
-        raise ResourceNotFound(uri)
+        matching = (template for template in self.templates if template.template.match(uri) is not None)
+        if (found := self.resources.get(uri) or next(matching, None)) is None:
+            raise ResourceNotFound(uri)
+        return found
 
     async def serve(self, *, stdio: bool = False) -> None:
         """Serve until the input ends or the process is told to stop."""
@@ -269,21 +239,6 @@ class Server:
     def run(self) -> None:
         """Serve on standard input and output, from a program that is not async itself."""
         trio.run(lambda: self.serve(stdio=True))
-
-    def _teller(self, kind: str) -> Callable[[], None]:
-        return lambda: self.subscriptions.list_changed(kind)
-
-
-def _as_bytes(secret: str | bytes) -> bytes:
-    return secret.encode() if isinstance(secret, str) else secret
-
-
-def must_be_function(thing: Any, decorator: str) -> None:
-    """A decorator's argument is a function; TypeError says what else it was."""
-    if isinstance(thing, type) or not callable(thing):
-        raise TypeError(f"@{decorator} goes on a function, not on {thing!r}")
-    if inspect.isgeneratorfunction(thing) or inspect.isasyncgenfunction(thing):
-        raise TypeError(f"@{decorator} goes on a function that returns its result; {thing!r} yields")
 
 
 def must_be_seconds(given: Any, what: str) -> None:

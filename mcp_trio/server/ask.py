@@ -11,21 +11,18 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
 from ..protocol import jsonrpc
 from ..protocol.errors import InvalidParams, MissingClientCapability
-from ..protocol.model import Audio, Content, Image, Json, PromptMessage, Text, Tool
+from ..protocol.model import Audio, Image, Json, PromptMessage, Text, Tool
+from ..protocol.revisions import Revision
+from .dispatch import Request
 from .elicitation import form_schema
 from .failures import AskFailed, Unanswered
-
-if TYPE_CHECKING:
-    from ..protocol.params import ClientCapabilities
-    from ..protocol.revisions import Revision
-    from .dispatch import Request
 
 T = TypeVar("T")
 STATE_LIFETIME = 3600
@@ -70,27 +67,26 @@ class _Roots(Struct):
     roots: list[Root]
 
 
-class Question(Generic[T]):
+class Question(Struct, Generic[T], kw_only=True, rename="camel"):
     """Something to ask of the client. `key` names it where questions travel in results; by default a key is made."""
 
-    method: str
-    capability: str
+    method: ClassVar[str]
+    needs: ClassVar[Json] = {}
+    """What the client has to offer within the capability."""
+    key: str | None = None
 
-    def __init__(self, *, key: str | None = None) -> None:
-        self.key = key
+    @property
+    def capability(self) -> str:
+        """The capability that the client must have: methods are named after theirs."""
+        return self.method.partition("/")[0]
 
     def params(self, revision: Revision) -> Json:
         """The question as the revision has it. Raises ValueError where it cannot be put."""
-        raise NotImplementedError
+        return {}
 
-    @property
-    def required(self) -> Json:
-        """The capability, as the client would declare it."""
-        return {self.capability: {}}
-
-    def allowed_by(self, capabilities: ClientCapabilities) -> bool:
-        """Whether the client can be asked this."""
-        return isinstance(getattr(capabilities, self.capability), dict)
+    def allowed_by(self, offered: Json) -> bool:
+        """Whether a client that offers this within the capability can be asked."""
+        return all(name in offered for name in self.needs)
 
     def read(self, answer: Raw) -> T:
         """What the client's result says. Raises msgspec.ValidationError or ValueError."""
@@ -101,20 +97,16 @@ class Elicit(Question[Elicited[T]]):
     """A form for the user: its fields are those of `schema`, a flat dataclass, Struct or TypedDict."""
 
     method = "elicitation/create"
-    capability = "elicitation"
-
-    def __init__(self, message: str, schema: type[T], *, key: str | None = None) -> None:
-        super().__init__(key=key)
-        self.message = message
-        self.schema: Any = schema
+    message: str
+    schema: type[T]
 
     def params(self, revision: Revision) -> Json:
-        schema = form_schema(self.schema, lists=revision.elicits_lists)
+        form: Any = self.schema
+        schema = form_schema(form, lists=revision.elicits_lists)
         return {"mode": "form", "message": self.message, "requestedSchema": schema}
 
-    def allowed_by(self, capabilities: ClientCapabilities) -> bool:
-        offered = capabilities.elicitation
-        return isinstance(offered, dict) and ("form" in offered or "url" not in offered)
+    def allowed_by(self, offered: Json) -> bool:
+        return "form" in offered or "url" not in offered
 
     def read(self, answer: Raw) -> Elicited[T]:
         elicited = msgspec.json.decode(answer, type=Elicited[Any])
@@ -127,25 +119,15 @@ class ElicitUrl(Question[Elicited[None]]):
     """A page for the user to visit, for what must not pass through the client: a login, a payment."""
 
     method = "elicitation/create"
-    capability = "elicitation"
-
-    def __init__(self, message: str, url: str, id: str, *, key: str | None = None) -> None:
-        super().__init__(key=key)
-        self.message = message
-        self.url = url
-        self.id = id
+    needs = {"url": {}}
+    message: str
+    url: str
+    id: str
 
     def params(self, revision: Revision) -> Json:
         if not revision.elicits_urls:
             raise ValueError(f"protocol revision {revision.name} cannot send a user to a page")
         return {"mode": "url", "message": self.message, "url": self.url, "elicitationId": self.id}
-
-    @property
-    def required(self) -> Json:
-        return {self.capability: {"url": {}}}
-
-    def allowed_by(self, capabilities: ClientCapabilities) -> bool:
-        return isinstance(capabilities.elicitation, dict) and "url" in capabilities.elicitation
 
     def read(self, answer: Raw) -> Elicited[None]:
         return Elicited(msgspec.json.decode(answer, type=Elicited[Any]).action)
@@ -155,44 +137,27 @@ class Sample(Question[Sampled]):
     """A turn of the client's model."""
 
     method = "sampling/createMessage"
-    capability = "sampling"
-
-    def __init__(
-        self,
-        messages: str | list[PromptMessage],
-        *,
-        max_tokens: int,
-        system_prompt: str | None = None,
-        temperature: float | None = None,
-        stop_sequences: list[str] | None = None,
-        model_preferences: Json | None = None,
-        include_context: str | None = None,
-        metadata: Json | None = None,
-        tools: list[Tool] | None = None,
-        tool_choice: Json | None = None,
-        key: str | None = None,
-    ) -> None:
-        super().__init__(key=key)
-        self.messages = [PromptMessage("user", Text(messages))] if isinstance(messages, str) else messages
-        self.options: Json = {
-            "maxTokens": max_tokens,
-            "systemPrompt": system_prompt,
-            "temperature": temperature,
-            "stopSequences": stop_sequences,
-            "modelPreferences": model_preferences,
-            "includeContext": include_context,
-            "metadata": metadata,
-            "tools": tools,
-            "toolChoice": tool_choice,
-        }
+    messages: str | list[PromptMessage]
+    max_tokens: int
+    system_prompt: str | None = None
+    temperature: float | None = None
+    stop_sequences: list[str] | None = None
+    model_preferences: Json | None = None
+    include_context: str | None = None
+    metadata: Json | None = None
+    tools: list[Tool] | None = None
+    tool_choice: Json | None = None
 
     def params(self, revision: Revision) -> Json:
-        messages = [{"role": item.role, "content": revision.content(_spoken(item.content))} for item in self.messages]
-        return {"messages": messages, **self.options}
+        said = [PromptMessage("user", Text(self.messages))] if isinstance(self.messages, str) else self.messages
+        if wrong := [message.content for message in said if not isinstance(message.content, Text | Image | Audio)]:
+            raise TypeError(f"a message to sample from is Text, Image or Audio, not {type(wrong[0]).__name__}")
+        messages = [{"role": message.role, "content": revision.content(message.content)} for message in said]
+        fields = zip(self.__struct_encode_fields__, msgspec.structs.astuple(self), strict=True)
+        return {**dict(fields), "messages": messages}
 
-    def allowed_by(self, capabilities: ClientCapabilities) -> bool:
-        offered = capabilities.sampling
-        return isinstance(offered, dict) and (self.options["tools"] is None or "tools" in offered)
+    def allowed_by(self, offered: Json) -> bool:
+        return self.tools is None or "tools" in offered
 
     def read(self, answer: Raw) -> Sampled:
         return msgspec.json.decode(answer, type=Sampled)
@@ -202,29 +167,18 @@ class Roots(Question[list[Root]]):
     """The places that the client lets the server work in."""
 
     method = "roots/list"
-    capability = "roots"
-
-    def params(self, revision: Revision) -> Json:
-        return {}
 
     def read(self, answer: Raw) -> list[Root]:
         return msgspec.json.decode(answer, type=_Roots).roots
 
 
-def _spoken(content: Content) -> Content:
-    if not isinstance(content, Text | Image | Audio):
-        raise TypeError(f"a message to sample from is Text, Image or Audio, not {type(content).__name__}")
-    return content
-
-
 class State(Struct):
-    """What a client brings back sealed: who asked what, until when, and what is known so far."""
+    """What a client brings back sealed: which request it is of, until when, and what is known so far."""
 
-    principal: str | None
     digest: str
     expires: float
-    answers: dict[str, Raw]
-    done: dict[str, Raw]
+    answers: dict[str, Raw] = {}
+    done: dict[str, Raw] = {}
 
 
 class Asking:
@@ -232,35 +186,19 @@ class Asking:
 
     def __init__(self, request: Request) -> None:
         self._request = request
-        self._revision = request.call.revision
+        self._revision: Any = request.call.revision
         self._count = 0
         self._open: dict[str, Json] = {}
-        self._answers: dict[str, Raw] = {}
-        self._done: dict[str, Raw] = {}
+        self._state = State(self._digest(), expires=0)
         if not self._revision.opens:
-            self._recall()
+            self._recall(request.call.params)
 
-    async def elicit(self, message: str, schema: type[T], key: str | None) -> Elicited[T]:
-        """A user's answer to a form."""
-        answer: Elicited[T] = (await self.ask(Elicit(message, schema, key=key)))[0]
+    async def one(self, question: Question[T]) -> T:
+        """The answer to one question."""
+        answer: T = (await self.all(question))[0]
         return answer
 
-    async def elicit_url(self, message: str, url: str, id: str, key: str | None) -> Elicited[None]:
-        """Whether a user will visit a page."""
-        answer: Elicited[None] = (await self.ask(ElicitUrl(message, url, id, key=key)))[0]
-        return answer
-
-    async def sample(self, messages: str | list[PromptMessage], **options: Any) -> Sampled:
-        """What the client's model says."""
-        answer: Sampled = (await self.ask(Sample(messages, **options)))[0]
-        return answer
-
-    async def roots(self, key: str | None) -> list[Root]:
-        """The client's roots."""
-        answer: list[Root] = (await self.ask(Roots(key=key)))[0]
-        return answer
-
-    async def ask(self, *questions: Question[Any]) -> list[Any]:
+    async def all(self, *questions: Question[Any]) -> list[Any]:
         """The answers, in order. Raises MissingClientCapability, AskFailed, Unanswered."""
         for question in questions:
             self._check(question)
@@ -268,27 +206,24 @@ class Asking:
             return [await self._ask_now(question) for question in questions]
         answers = [self._recalled(question) for question in questions]
         if self._open:
-            raise Unanswered(self)
+            raise Unanswered(self._result)
         return answers
 
-    async def once(self, key: str, step: Callable[[], Awaitable[Any]]) -> Any:
+    async def once(self, key: str, step: Callable[[], Awaitable[T]]) -> T:
         """What the step returned when it was done first, as JSON has it."""
-        if key not in self._done:
-            self._done[key] = Raw(msgspec.json.encode(await step()))
-        return msgspec.json.decode(self._done[key])
-
-    def result(self) -> bytes:
-        """The result with the open questions."""
-        state = State(self._principal, self._digest(), time.time() + STATE_LIFETIME, self._answers, self._done)
-        sealed = self._request.server.seal.close(msgspec.json.encode(state))
-        return jsonrpc.encode(self._revision.input_required(self._open, sealed))  # type: ignore[attr-defined]
+        if key not in self._state.done:
+            self._state.done[key] = Raw(msgspec.json.encode(await step()))
+        done: T = msgspec.json.decode(self._state.done[key])
+        return done
 
     def _check(self, question: Question[Any]) -> None:
-        meta = self._request.call.meta
-        opened = self._request.conversation.session.capabilities
-        capabilities = opened if self._revision.opens else meta.capabilities
-        if question.method not in self._revision.asks or not question.allowed_by(capabilities):  # type: ignore[arg-type]
-            raise MissingClientCapability(question.required)
+        request = self._request
+        opened = request.conversation.session.capabilities
+        capabilities = opened if self._revision.opens else request.call.meta.capabilities
+        offered = getattr(capabilities, question.capability)
+        asks = question.method in self._revision.asks and isinstance(offered, dict)
+        if not asks or not question.allowed_by(offered):
+            raise MissingClientCapability({question.capability: question.needs})
 
     async def _ask_now(self, question: Question[T]) -> T:
         params = question.params(self._revision)
@@ -308,42 +243,42 @@ class Asking:
         request = self._revision.input_request(question.method, question.params(self._revision))
         digest = sha256(msgspec.json.encode(request)).hexdigest()[:8]
         key = question.key or f"{self._count}-{question.capability}-{digest}"
-        if key not in self._answers:
+        if key not in self._state.answers:
             self._open[key] = request
             return None
         try:
-            return question.read(self._answers[key])
+            return question.read(self._state.answers[key])
         except (ValueError, RecursionError) as problem:
             raise InvalidParams(f"Invalid params: $.params.inputResponses['{key}']: {problem}") from None
 
-    def _recall(self) -> None:
+    def _result(self) -> bytes:
+        """The result with the open questions."""
+        self._state.expires = time.time() + STATE_LIFETIME
+        sealed = self._request.server.seal.close(msgspec.json.encode(self._state))
+        return jsonrpc.encode(self._revision.input_required(self._open, sealed))
+
+    def _recall(self, params: Any) -> None:
         """Take in what the client has brought back. Raises InvalidParams for a state not given for this request."""
-        params = self._request.call.params
         if params.request_state is not msgspec.UNSET:
-            state = self._opened(params.request_state)
-            self._answers, self._done = state.answers, state.done
+            self._state = self._opened(params.request_state)
         if params.input_responses is not msgspec.UNSET:
-            self._answers = {**self._answers, **params.input_responses}
+            self._state.answers.update(params.input_responses)
 
     def _opened(self, sealed: str) -> State:
+        where = "Invalid params: $.params.requestState"
         try:
             state = msgspec.json.decode(self._request.server.seal.open(sealed), type=State)
         except ValueError:
-            raise InvalidParams("Invalid params: $.params.requestState: not one that this server has given") from None
-        if (state.principal, state.digest) != (self._principal, self._digest()):
-            raise InvalidParams("Invalid params: $.params.requestState: belongs to another request")
+            raise InvalidParams(f"{where}: not one that this server has given") from None
+        if state.digest != self._state.digest:
+            raise InvalidParams(f"{where}: belongs to another request")
         if state.expires < time.time():
-            raise InvalidParams("Invalid params: $.params.requestState: has expired; begin again without it")
+            raise InvalidParams(f"{where}: has expired; begin again without it")
         return state
 
-    @property
-    def _principal(self) -> str | None:
-        return self._request.principal
-
     def _digest(self) -> str:
-        """What tells this request from others: its method, and all that its sender may choose."""
+        """What tells this request from others: on whose behalf it comes, its method, and what it is about."""
         call = self._request.call
-        chosen = [call.method, getattr(call.params, "name", None), getattr(call.params, "uri", None)]
-        arguments = bytes(getattr(call.params, "arguments", b""))
-        canonical = msgspec.json.encode([chosen, msgspec.json.decode(arguments or b"{}")], order="deterministic")
-        return sha256(canonical).hexdigest()
+        params: Json = {"arguments": {}, **msgspec.json.decode(call.raw)}
+        chosen = [self._request.principal, call.method, *map(params.get, ("name", "uri", "arguments"))]
+        return sha256(msgspec.json.encode(chosen, order="deterministic")).hexdigest()

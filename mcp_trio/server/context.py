@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import cached_property
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from .dispatch import Request
 
 T = TypeVar("T")
-_RANK = {level: rank for rank, level in enumerate(LEVELS)}
 
 
 class Context:
@@ -30,7 +30,6 @@ class Context:
     def __init__(self, request: Request) -> None:
         self._request = request
         self._progress = float("-inf")
-        self._asking: Asking | None = None
 
     @property
     def revision(self) -> str:
@@ -40,8 +39,7 @@ class Context:
     @property
     def meta(self) -> Json:
         """The request's `_meta`, as it came."""
-        params: Json = msgspec.json.decode(self._request.call.raw)
-        meta: Json = params.get("_meta", {})
+        meta: Json = msgspec.json.decode(self._request.call.raw).get("_meta", {})
         return meta
 
     @property
@@ -66,42 +64,50 @@ class Context:
 
     async def log(self, level: str, data: Any, logger: str | None = None) -> None:
         """Send the client a log message (any JSON), if it wants those of this level."""
-        if level not in _RANK:
+        if level not in LEVELS:
             raise ValueError(f"log level {level!r}: it is one of {', '.join(LEVELS)}")
-        wanted = self._wanted_level()
-        if wanted is not None and _RANK[level] >= _RANK[wanted]:
+        call, session = self._request.call, self._request.conversation.session
+        wanted = (session.log_level or "info") if call.revision.opens else call.meta.log_level
+        if wanted and LEVELS.index(level) >= LEVELS.index(wanted):
             shown = msgspec.Raw(encode(data))  # any JSON goes out as it is: null too, and a user's own structs
-            params = {"level": self._request.call.revision.levels[level], "logger": logger, "data": shown}
+            params = {"level": call.revision.levels[level], "logger": logger, "data": shown}
             self._request.tell("notifications/message", params)
         await self._let_others()
 
     async def elicit(self, message: str, schema: type[T], *, key: str | None = None) -> Elicited[T]:
         """Ask the user to fill in a form with the fields of a flat dataclass, Struct or TypedDict."""
-        return await self._questions.elicit(message, schema, key)
+        from .ask import Elicit
+
+        return await self._questions.one(Elicit(message, schema, key=key))
 
     async def elicit_url(self, message: str, url: str, id: str, *, key: str | None = None) -> Elicited[None]:
         """Ask the user to visit a page. Accepted means that the user has agreed to, not that it is done."""
-        return await self._questions.elicit_url(message, url, id, key)
+        from .ask import ElicitUrl
+
+        return await self._questions.one(ElicitUrl(message, url, id, key=key))
 
     async def sample(self, messages: str | list[PromptMessage], *, max_tokens: int, **options: Any) -> Sampled:
         """Have the client's model say something; `options` are those of `Sample`."""
-        return await self._questions.sample(messages, max_tokens=max_tokens, **options)
+        from .ask import Sample
+
+        return await self._questions.one(Sample(messages, max_tokens=max_tokens, **options))
 
     async def roots(self, *, key: str | None = None) -> list[Root]:
         """The places that the client lets the server work in."""
-        return await self._questions.roots(key)
+        from .ask import Roots
+
+        return await self._questions.one(Roots(key=key))
 
     async def ask(self, *questions: Question[Any]) -> list[Any]:
         """Ask several things in one round; the answers come in the same order."""
-        return await self._questions.ask(*questions)
+        return await self._questions.all(*questions)
 
     async def once(self, key: str, step: Callable[[], Awaitable[T]]) -> T:
         """Do a step that must not be done twice, though the function may run again when an answer has come.
 
         Its result has to be JSON; it is kept, signed but readable, by the client until the request ends.
         """
-        done: T = await self._questions.once(key, step)
-        return done
+        return await self._questions.once(key, step)
 
     async def close_stream(self, retry: float = 1.0) -> None:
         """Let the client's connection end and work on: it comes back for the result, after so many seconds.
@@ -113,20 +119,11 @@ class Context:
             let_go(round(retry * 1000))
         await self._let_others()
 
-    @property
+    @cached_property
     def _questions(self) -> Asking:
-        if self._asking is None:
-            from .ask import Asking  # most servers never ask
+        from .ask import Asking  # most servers never ask
 
-            self._asking = Asking(self._request)
-        return self._asking
-
-    def _wanted_level(self) -> str | None:
-        """From which level on the client wants to hear; None: of none."""
-        if self._request.call.revision.opens:
-            return self._request.conversation.session.log_level or "info"
-        level = self._request.call.meta.log_level
-        return None if level is msgspec.UNSET else level
+        return Asking(self._request)
 
     async def _let_others(self) -> None:
         await self._request.channel.drained()

@@ -20,12 +20,7 @@ import msgspec
 import trio
 
 from ..protocol import jsonrpc, params
-from ..protocol.errors import (
-    InternalError,
-    InvalidRequest,
-    ProtocolError,
-    kind_of,
-)
+from ..protocol.errors import InternalError, InvalidRequest, ProtocolError, kind_of
 from ..protocol.jsonrpc import Id
 from ..protocol.model import Json, Text, ToolResult
 from ..protocol.session import Answer, Batch, Call, Event, Notice, Refusal, Session
@@ -96,33 +91,16 @@ class Request:
 
 
 class Pending:
-    """A question on its way, until the client answers."""
+    """A question on its way, until the client answers, or never will."""
 
-    def __init__(self, method: str) -> None:
-        self._method = method
-        self._settled = trio.Event()
-        self._result: msgspec.Raw | None = None
-        self._problem = ""
+    def __init__(self) -> None:
+        self.settled = trio.Event()
+        self.answer: Answer | None = None
 
-    def resolve(self, answer: Answer) -> None:
-        """The client has answered."""
-        if answer.result is not None:
-            self._result = answer.result
-        else:
-            self._problem = f"the client answered {self._method} with an error: {bytes(answer.error or b'').decode()}"
-        self._settled.set()
-
-    def fail(self, problem: str) -> None:
-        """There will be no answer."""
-        self._problem = problem
-        self._settled.set()
-
-    async def answer(self) -> msgspec.Raw:
-        """The client's result. Raises AskFailed."""
-        await self._settled.wait()
-        if self._result is None:
-            raise AskFailed(self._problem)
-        return self._result
+    def settle(self, answer: Answer | None) -> None:
+        """This is the answer; None: there will be none."""
+        self.answer = answer
+        self.settled.set()
 
 
 class Conversation:
@@ -149,20 +127,25 @@ class Conversation:
 
     async def ask(self, request: Request, method: str, params: Json) -> msgspec.Raw:
         """Put a question to the client, in a revision whose server may ask, and wait for the answer."""
-        if self._gone:
-            raise AskFailed("the client has gone")
         revision = request.call.revision
         id = f"ask-{secrets.token_hex(8)}"  # not to be guessed: whoever knows it can answer
-        pending = self._asked[id] = Pending(method)
-        request.channel.send(revision.question(id, method, params))
+        pending = self._asked[id] = Pending()
         try:
-            return await pending.answer()
+            if not self._gone:
+                request.channel.send(revision.question(id, method, params))
+                await pending.settled.wait()
         except trio.Cancelled:
             cancelled = {"requestId": id, "reason": "the request that asked was cancelled"}
             self.tell(request.channel, revision, "notifications/cancelled", cancelled)
             raise
         finally:
             del self._asked[id]
+        if pending.answer is None:
+            raise AskFailed("the client has gone")
+        if pending.answer.result is None:
+            error = bytes(pending.answer.error or b"").decode()
+            raise AskFailed(f"the client answered {method} with an error: {error}")
+        return pending.answer.result
 
     def begin(self, call: Call, channel: Channel) -> tuple[Request, Running]:
         """A request, ready to run. Raises InvalidRequest where its id is in use."""
@@ -171,14 +154,14 @@ class Conversation:
         request = Request(call, self, channel)
         return request, serve(request)
 
-    def note(self, event: Notice | Answer) -> None:
-        """Take in what is not answered."""
+    def note(self, event: Event) -> None:
+        """Take in a notification, or an answer to a question."""
         if isinstance(event, Answer):
             if isinstance(event.id, str) and (pending := self._asked.get(event.id)):
-                pending.resolve(event)
-        elif event.method == "notifications/cancelled":
+                pending.settle(event)
+        elif isinstance(event, Notice) and event.method == "notifications/cancelled":
             self._cancel(event)
-        elif event.method == "notifications/initialized":
+        elif isinstance(event, Notice) and event.method == "notifications/initialized":
             self.server.subscriptions.opened(self)
 
     def _cancel(self, event: Notice) -> None:
@@ -196,7 +179,7 @@ class Conversation:
         """The client sends no more: nothing will answer our questions, and nobody waits for news."""
         self._gone = True
         for pending in self._asked.values():
-            pending.fail("the client has gone")
+            pending.settle(None)
         self.server.subscriptions.closed(self)
 
 
@@ -296,7 +279,7 @@ class Reader:
             while True:
                 for event, reply in self._events:
                     if type(event) is not Call:
-                        self._take(event, reply)
+                        self._conversation.note(event)
                     elif (waits := self._start(event, reply)) is not None:
                         await self._carry_on(scope, *waits, reply)
                         return
@@ -307,8 +290,9 @@ class Reader:
                 self._wire.flush()
                 await self._wire.drained()
                 messages = await self._wire.receive()
-                if not messages:
-                    self._end()
+                if not messages:  # the input has ended: what runs may finish, within the grace
+                    self._conversation.hang_up()
+                    self._nursery.cancel_scope.deadline = trio.current_time() + self._conversation.server.grace
                     return
                 turn_ends = perf_counter() + TURN
                 self._events = self._read(messages)
@@ -318,18 +302,15 @@ class Reader:
         receive, reply = self._conversation.session.receive, self._reply
         for data in messages:
             event = receive(data)
-            if type(event) is Batch:
-                gather = Gather(event.events, reply)
-                for part in event.events:
-                    yield part, gather
-            elif event is not None:
+            if type(event) is Call:  # as most are
                 yield event, reply
-
-    def _take(self, event: Event, reply: Reply) -> None:
-        if isinstance(event, Refusal):
-            reply(event.data)
-        elif isinstance(event, Notice | Answer):
-            self._conversation.note(event)
+                continue
+            to = Gather(event.events, reply) if type(event) is Batch else reply
+            for part in event.events if type(event) is Batch else [event]:
+                if isinstance(part, Refusal):
+                    to(part.data)
+                elif part is not None:
+                    yield part, to
 
     def _start(self, call: Call, reply: Reply) -> tuple[Request, Running, Any] | None:
         """Run a request up to its end, or to its first wait: then the request, its coroutine and what it waits for."""
@@ -359,11 +340,6 @@ class Reader:
         finally:
             del waiting[request.call.id]
             reply(message if not scope.cancel_called else None)
-
-    def _end(self) -> None:
-        """The input has ended: what runs may finish, within the grace."""
-        self._conversation.hang_up()
-        self._nursery.cancel_scope.deadline = trio.current_time() + self._conversation.server.grace
 
     def _reply(self, message: bytes | None) -> None:
         if message is not None:

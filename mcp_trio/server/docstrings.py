@@ -30,25 +30,19 @@ class Docstring(NamedTuple):
 
 def parse(doc: str | None) -> Docstring:
     """Take a docstring apart. Text in no known style is all prose."""
+    prose = inspect.cleandoc(doc or "")
+    entries: list[tuple[str, str]] = []
+    for section, entry in ((_NUMPY, _NUMPY_ENTRY), (_GOOGLE, _GOOGLE_ENTRY)):
+        for wanted, text in section.findall(prose):
+            entries += entry.findall(inspect.cleandoc(text)) if wanted else []
+        prose = section.sub("\n", prose)
+    for field, names, text in _SPHINX.findall(prose):
+        if names and field.lower().startswith(("param", "arg", "key")):
+            entries.append((names.split()[-1], text))
+    prose = "\n".join(line.rstrip() for line in _SPHINX.sub("\n", prose).splitlines())
     parameters: dict[str, str] = {}
-
-    def describe(names: str, text: str) -> None:
+    for names, text in entries:
         for name in re.findall(r"\w+", names):
             if description := " ".join(text.split()):
                 parameters.setdefault(name, description)
-
-    def section(found: re.Match[str], entry: re.Pattern[str]) -> str:
-        for names, text in entry.findall(inspect.cleandoc(found[2])) if found[1] else ():
-            describe(names, text)
-        return "\n"
-
-    def field(found: re.Match[str]) -> str:
-        if found[2] and found[1].startswith(("param", "arg", "key")):
-            describe(found[2].split()[-1], found[3])
-        return "\n"
-
-    prose = _NUMPY.sub(lambda found: section(found, _NUMPY_ENTRY), inspect.cleandoc(doc or ""))
-    prose = _GOOGLE.sub(lambda found: section(found, _GOOGLE_ENTRY), prose)
-    lines = _SPHINX.sub(field, prose).splitlines()
-    summary = re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in lines)).strip()
-    return Docstring(summary, parameters)
+    return Docstring(re.sub(r"\n{3,}", "\n\n", prose).strip(), parameters)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from ..protocol.errors import InvalidParams, MethodNotFound, ResourceNotFound
 from ..protocol.jsonrpc import encode
 from ..protocol.model import Completion
@@ -45,30 +43,24 @@ async def list_tools(request: Request) -> bytes:
 
 async def call_tool(request: Request) -> bytes:
     """Call a tool."""
-    params = request.call.params
-    tool = request.server.tools.get(params.name)
-    if tool is None:
-        raise InvalidParams(f"Unknown tool: {params.name}")
-    result = await tool.run(request, params.arguments)
-    revision = request.call.revision
+    params, revision = request.call.params, request.call.revision
+    result = await request.server.tools.find(params.name).run(request, params.arguments)
     return revision.encode_text(result) if isinstance(result, str) else revision.encode_tool_result(result)
 
 
 async def list_resources(request: Request) -> bytes:
     """List the resources; in the revision whose list it is part of, the templates too."""
+    server, revision = request.server, request.call.revision
+    if "resources/templates/list" in revision.requests:
+        return _list(request, "resources", server.resources)
     _offered(request, "resources")
-    if request.call.revision.has("resources/templates/list"):
-        return _list(request, "resources", request.server.resources)
-    both = {
-        "resources": [item.listed for item in request.server.resources],
-        "resourceTemplates": [item.listed for item in request.server.templates],
-    }
-    return encode(request.call.revision.listing(both, None))
+    resources = [item.listed for item in server.resources]
+    templates = [item.listed for item in server.templates]
+    return encode(revision.listing({"resources": resources, "resourceTemplates": templates}, None))
 
 
 async def list_templates(request: Request) -> bytes:
     """List the resource templates."""
-    _offered(request, "resources")
     return _list(request, "resourceTemplates", request.server.templates)
 
 
@@ -98,7 +90,6 @@ async def unsubscribe(request: Request) -> bytes:
 
 async def list_prompts(request: Request) -> bytes:
     """List the prompts."""
-    _offered(request, "prompts")
     return _list(request, "prompts", request.server.prompts)
 
 
@@ -106,25 +97,19 @@ async def get_prompt(request: Request) -> bytes:
     """Fill in a prompt."""
     _offered(request, "prompts")
     params = request.call.params
-    prompt = request.server.prompts.get(params.name)
-    if prompt is None:
-        raise InvalidParams(f"Unknown prompt: {params.name}")
-    return encode(request.call.revision.prompt_result(await prompt.fill(request, params.arguments)))
+    filled = await request.server.prompts.find(params.name).fill(request, params.arguments)
+    return encode(request.call.revision.prompt_result(filled))
 
 
 async def complete(request: Request) -> bytes:
     """Complete an argument; one that nothing is known of has no completions."""
     server, params = request.server, request.call.params
-    of_prompt = isinstance(params.ref, PromptReference)
-    name = params.ref.name if of_prompt else params.ref.uri
-    if of_prompt and name not in server.prompts:
-        raise InvalidParams(f"Unknown prompt: {name}")
-    if not of_prompt and name not in server.templates and name not in server.resources:
+    if isinstance(params.ref, PromptReference):
+        name = server.prompts.find(params.ref.name).name
+    elif (name := params.ref.uri) not in server.templates and name not in server.resources:
         raise ResourceNotFound(name)
-    completer = server.completers.get((name, params.argument.name))
-    if completer is None:
-        completion = Completion([])
-    else:
+    completion = Completion([])
+    if (completer := server.completers.get((name, params.argument.name))) is not None:
         completion = await completer.complete(request, params.argument.value, params.context.arguments)
     return encode(request.call.revision.completion_result(completion))
 
@@ -141,8 +126,12 @@ async def set_level(request: Request) -> bytes:
 
 async def listen(request: Request) -> bytes:
     """Tell the client what it wants to hear of, until either side ends it."""
-    wanted = request.call.params.notifications
-    await request.server.subscriptions.listen(request, request.server.heard(wanted))
+    wanted, features = request.call.params.notifications, request.server.features()
+    if "prompts" not in features:
+        wanted.prompts_list_changed = False
+    if "resources" not in features:
+        wanted.resources_list_changed, wanted.resource_subscriptions = False, []
+    await request.server.subscriptions.listen(request, wanted)
     revision: Any = request.call.revision  # of a kind that has this method
     return encode(revision.listen_result(request.call.id))
 
@@ -154,14 +143,8 @@ def _offered(request: Request, feature: str) -> None:
 
 
 def _list(request: Request, key: str, registry: Registry[Any]) -> bytes:
-    revision, cursor = request.call.revision, request.call.params.cursor
-    at = None if cursor is msgspec.UNSET or not revision.pages else cursor
-
-    def listing() -> Any:
-        items, following = registry.page(at) if revision.pages else (list(registry), None)
-        return revision.listing({key: [item.listed for item in items]}, following)
-
-    return registry.encoded_page(revision, at, listing)
+    _offered(request, registry.feature)
+    return registry.listing(request.call.revision, key, request.call.params.cursor or None)
 
 
 HANDLERS: dict[str, Callable[[Request], Awaitable[bytes]]] = {

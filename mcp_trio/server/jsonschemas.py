@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import jsonschema
-import referencing
 import referencing.exceptions
 import referencing.jsonschema
 
@@ -47,9 +46,9 @@ class Validator:
     def check(self, value: Any) -> None:
         """Raise a ValueError, which says where, unless the value fits."""
         try:
-            error = next(iter(self._validator.iter_errors(value)), None)
-            if error is not None:
-                raise ValueError(_located(error))
+            self._validator.validate(value)
+        except jsonschema.ValidationError as error:
+            raise ValueError(_located(error)) from None
         except RecursionError:
             raise ValueError("$: nested too deep, or the schema's $ref leads back to itself") from None
 
@@ -69,10 +68,10 @@ def _resolve_references(schema: dict[str, Any], dialect: str, what: str) -> None
     seen: set[int] = set()
     while pending:
         resource, resolver = pending.pop()
-        if id(resource.contents) in seen:
+        contents = resource.contents
+        if id(contents) in seen or not isinstance(contents, dict):
             continue
-        seen.add(id(resource.contents))
-        contents = resource.contents if isinstance(resource.contents, dict) else {}
+        seen.add(id(contents))
         for keyword in _REFERENCES & contents.keys():
             try:
                 target = resolver.lookup(contents[keyword])

@@ -2,68 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..protocol.model import (
-    CONTENT_TYPES,
-    Completion,
-    Icon,
-    Json,
-    Prompt,
-    PromptArgument,
-    PromptMessage,
-    PromptResult,
-    Text,
-)
-from .context import Context
-from .docstrings import parse
-from .functions import Function, as_arguments, name_of, only_strings
-from .schema import Parameters
-
-if TYPE_CHECKING:
-    from .dispatch import Request
+from ..protocol.model import CONTENT_TYPES, Completion, Prompt, PromptArgument, PromptMessage, PromptResult, Text
+from .dispatch import Request
+from .functions import Called, Function, described
 
 MAX_VALUES = 100
 """The most values that a completion may have, as the specification says."""
 
 
-class ServerPrompt:
+class ServerPrompt(Function):
     """A prompt that can be listed and filled in."""
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        icons: list[Icon] | None = None,
-        meta: Json | None = None,
-    ) -> None:
-        name = name or name_of(function)
-        self._label = f"prompt {name}"
-        parameters = Parameters(function, injected=Context)
-        only_strings(parameters, self._label)
-        self._function = Function(function, parameters)
-        required = parameters.schema.get("required", [])
+    def __init__(self, function: Called, **listed: Any) -> None:
+        listed = described(function, **listed)
+        super().__init__(function, "prompt", listed["name"])
+        self.must_take_strings()
+        required = self.parameters.schema.get("required", [])
         arguments = [
-            PromptArgument(name=key, description=schema.get("description"), required=key in required)
-            for key, schema in parameters.schema.get("properties", {}).items()
+            PromptArgument(key, description=schema.get("description"), required=key in required)
+            for key, schema in self.properties.items()
         ]
-        self.listed = Prompt(
-            name=name,
-            title=title,
-            description=description if description is not None else parse(function.__doc__).summary or None,
-            arguments=arguments or None,
-            icons=icons,
-            meta=meta,
-        )
+        self.listed = Prompt(**listed, arguments=arguments or None)
 
     async def fill(self, request: Request, raw: bytes) -> PromptResult:
         """The prompt with these arguments. Raises InvalidArguments."""
-        arguments = as_arguments(self._function.parameters, raw, self._label)
-        value = await self._function.call(request, arguments)
+        value = await self.call(request, self.arguments(raw))
         if isinstance(value, PromptResult):
             return value
         items = value if isinstance(value, list) else [value]
@@ -72,27 +37,23 @@ class ServerPrompt:
     def _message(self, item: Any) -> PromptMessage:
         if isinstance(item, PromptMessage):
             return item
-        if isinstance(item, str):
-            return PromptMessage("user", Text(item))
-        if isinstance(item, CONTENT_TYPES):
-            return PromptMessage("user", item)
-        raise TypeError(f"{self._label}: returned {item!r}; str, content, PromptMessage or a list of those is wanted")
+        if not isinstance(item, (str, *CONTENT_TYPES)):
+            wanted = "str, content, PromptMessage or a list of those is wanted"
+            raise TypeError(f"{self.label}: returned {item!r}; {wanted}")
+        return PromptMessage("user", Text(item) if isinstance(item, str) else item)
 
 
-class Completer:
+class Completer(Function):
     """A function that completes one argument: from what is typed so far, and, if it likes, the other arguments."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        parameters = Parameters(function, injected=Context)
-        self._names = list(parameters.schema.get("properties", {}))
-        if len(self._names) not in (1, 2):
+    def __init__(self, function: Called, name: str) -> None:
+        super().__init__(function, "complete", name)
+        if len(self.properties) not in (1, 2):
             raise TypeError("a completer takes the value so far, and may take a dict of the other arguments")
-        self._function = Function(function, parameters)
 
     async def complete(self, request: Request, value: str, others: dict[str, str]) -> Completion:
         """What the value may become."""
-        arguments = dict(zip(self._names, (value, others), strict=False))
-        found = await self._function.call(request, arguments)
+        found = await self.call(request, dict(zip(self.properties, (value, others), strict=False)))
         by_hand = isinstance(found, Completion)
         values = found.values if by_hand else list(found)
         if isinstance(found, str) or not all(isinstance(item, str) for item in values):

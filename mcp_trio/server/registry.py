@@ -5,42 +5,43 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..protocol.errors import InvalidParams
 from ..protocol.jsonrpc import encode
 from ..protocol.revisions import Revision
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from .functions import Function
 
+T = TypeVar("T", bound="Function")
+Pages = Callable[[Sequence[tuple[int, Any]], str | None], tuple[Sequence[Any], str | None]]
+"""A way to cut a list: what belongs on the page at a cursor, and the cursor of the next.
 
-class Pages(Protocol):
-    """A way to cut a list: what belongs on the page at a cursor, and the cursor of the next."""
-
-    def __call__(self, items: Sequence[tuple[int, Any]], cursor: str | None, /) -> tuple[Sequence[Any], str | None]:
-        """`items` come with their numbers, which stay theirs while others come and go."""
+The items come with their numbers, which stay theirs while others come and go.
+"""
 
 
 class Registry(Generic[T]):
     """What a server offers of one kind, in the order in which it was added."""
 
-    def __init__(self, kind: str, pages: Pages, changed: Callable[[], None]) -> None:
+    def __init__(self, kind: str, pages: Pages, changed: Callable[[str], None]) -> None:
         self._kind = kind
+        self.feature = f"{kind}s"
         self._pages = pages
         self._changed = changed
         self._numbers = count(1)
         self._items: dict[str, tuple[int, T]] = {}
-        self._encoded: dict[Any, bytes] = {}
+        self._encoded: dict[Revision, bytes] = {}
 
-    def add(self, name: str, item: T) -> None:
+    def add(self, item: T) -> None:
         """Add one; a name can be taken once."""
-        if name in self._items:
-            raise ValueError(
-                f"there is a {self._kind} {name!r} already; remove it first, or give this one another name"
-            )
-        self._items[name] = (next(self._numbers), item)
+        if item.name in self._items:
+            advice = "remove it first, or give this one another name"
+            raise ValueError(f"there is a {self._kind} {item.name!r} already; {advice}")
+        self._items[item.name] = (next(self._numbers), item)
         self._encoded.clear()
-        self._changed()
+        self._changed(self.feature)
 
     def remove(self, name: str) -> None:
         """Remove one."""
@@ -48,12 +49,18 @@ class Registry(Generic[T]):
             raise KeyError(f"there is no {self._kind} {name!r}")
         del self._items[name]
         self._encoded.clear()
-        self._changed()
+        self._changed(self.feature)
 
     def get(self, name: str) -> T | None:
         """The one of that name."""
         found = self._items.get(name)
         return None if found is None else found[1]
+
+    def find(self, name: str) -> T:
+        """The one of that name. Raises InvalidParams where there is none."""
+        if name not in self._items:
+            raise InvalidParams(f"Unknown {self._kind}: {name}")
+        return self._items[name][1]
 
     def __iter__(self) -> Iterator[T]:
         return (item for _, item in list(self._items.values()))
@@ -64,20 +71,20 @@ class Registry(Generic[T]):
     def __contains__(self, name: object) -> bool:
         return name in self._items
 
-    def page(self, cursor: str | None) -> tuple[Sequence[T], str | None]:
-        """The page at a cursor, and the next one's cursor. Raises InvalidParams for a cursor that is not ours."""
-        return self._pages(list(self._items.values()), cursor or None)
+    def listing(self, revision: Revision, key: str, cursor: str | None) -> bytes:
+        """The page at a cursor as it goes out, under its key. Raises InvalidParams for a cursor that is not ours.
 
-    def encoded_page(self, revision: Revision, cursor: str | None, listing: Callable[[], Any]) -> bytes:
-        """A page as it goes out, encoded once for each revision until the list changes.
-
-        Only first pages are kept: a client can make up as many other cursors as it likes.
+        It is encoded once for each revision until the list changes. Only first pages are kept: a client can make up
+        as many other cursors as it likes.
         """
-        if cursor:
-            return encode(listing())
-        if revision not in self._encoded:
-            self._encoded[revision] = encode(listing())
-        return self._encoded[revision]
+        if not cursor and revision in self._encoded:
+            return self._encoded[revision]
+        everything = list(self), None
+        items, following = self._pages(list(self._items.values()), cursor) if revision.pages else everything
+        encoded = encode(revision.listing({key: [item.listed for item in items]}, following))
+        if not cursor:
+            self._encoded[revision] = encoded
+        return encoded
 
 
 def in_pages_of(size: int | None) -> Pages:
@@ -90,13 +97,10 @@ def in_pages_of(size: int | None) -> Pages:
         left = [(number, item) for number, item in items if number > after]
         shown = left[:size]
         more = len(shown) < len(left)
-        return [item for _, item in shown], _cursor(shown[-1][0]) if more else None
+        following = urlsafe_b64encode(b"after:%d" % shown[-1][0]).decode() if more else None
+        return [item for _, item in shown], following
 
     return page
-
-
-def _cursor(number: int) -> str:
-    return urlsafe_b64encode(b"after:%d" % number).decode()
 
 
 def _number(cursor: str) -> int:

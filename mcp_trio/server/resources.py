@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
-import msgspec
-
-from ..protocol.errors import ResourceNotFound
 from ..protocol.jsonrpc import encode
-from ..protocol.model import (
-    Annotations,
-    BlobContents,
-    Icon,
-    Json,
-    Resource,
-    ResourceTemplate,
-    TextContents,
-)
-from .context import Context
-from .docstrings import parse
-from .functions import Function, as_arguments, name_of, only_strings
-from .schema import Parameters
+from ..protocol.model import BlobContents, Resource, ResourceTemplate, TextContents
+from .dispatch import Request
+from .functions import Called, Function, described
 
-if TYPE_CHECKING:
-    from .dispatch import Request
-
+_CONTENTS = (TextContents, BlobContents)
 _VARIABLE = re.compile(r"\{(\+?)(\w+)\}")
 
 
@@ -64,75 +48,35 @@ class UriTemplate:
         return values if at == len(uri) else None
 
 
-class ServerResource:
+class ServerResource(Function):
     """A resource, or a family of them, that can be listed and read."""
 
-    def __init__(
-        self,
-        uri: str,
-        function: Callable[..., Any],
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        mime_type: str | None = None,
-        size: int | None = None,
-        icons: list[Icon] | None = None,
-        annotations: Annotations | None = None,
-        meta: Json | None = None,
-    ) -> None:
+    def __init__(self, uri: str, function: Called, *, size: int | None = None, **listed: Any) -> None:
         if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", uri):
             raise ValueError(f"resource {uri!r}: a URI starts with a scheme, such as notes://")
         self.template = UriTemplate(uri)
-        self._label = f"resource {uri}"
-        parameters = Parameters(function, injected=Context)
-        _check_names(self._label, self.template.names, list(parameters.schema.get("properties", {})))
-        only_strings(parameters, self._label)
-        self._function = Function(function, parameters)
-        self._mime_type = mime_type
-        common = {
-            "name": name or name_of(function),
-            "title": title,
-            "description": description if description is not None else parse(function.__doc__).summary or None,
-            "mime_type": mime_type,
-            "icons": icons,
-            "annotations": annotations,
-            "meta": meta,
-        }
-        self.listed: Resource | ResourceTemplate
-        if self.template.names:
-            self.listed = ResourceTemplate(uri_template=uri, **common)  # type: ignore[arg-type]
-        else:
-            self.listed = Resource(uri=uri, size=size, **common)  # type: ignore[arg-type]
+        variables = self.template.names
+        super().__init__(function, "resource", uri)
+        if sorted(variables) != sorted(self.properties):
+            found = f"the URI has {variables or 'none'}, the function {list(self.properties) or 'none'}"
+            wanted = "the URI's variables and the function's parameters must have the same names"
+            raise TypeError(f"{self.label}: {wanted}; {found}")
+        self.must_take_strings()
+        listed = described(function, **listed)
+        self.listed = ResourceTemplate(uri, **listed) if variables else Resource(uri, size=size, **listed)
 
     async def read(self, request: Request, uri: str) -> list[TextContents | BlobContents]:
         """What the URI reads as."""
-        values = self.template.match(uri)
-        if values is None:
-            raise ResourceNotFound(uri)
-        arguments = as_arguments(self._function.parameters, msgspec.json.encode(values), self._label)
-        value = await self._function.call(request, arguments)
-        items = value if isinstance(value, list) and _are_contents(value) else [value]
+        value = await self.call(request, self.arguments(encode(self.template.match(uri))))
+        given = isinstance(value, list) and len(value) > 0 and all(isinstance(item, _CONTENTS) for item in value)
+        items = value if given else [value]
         return [self._contents(uri, item) for item in items]
 
     def _contents(self, uri: str, value: Any) -> TextContents | BlobContents:
-        if isinstance(value, TextContents | BlobContents):
+        if isinstance(value, _CONTENTS):
             return value
         if isinstance(value, str):
-            return TextContents(uri, value, mime_type=self._mime_type or "text/plain")
+            return TextContents(uri, value, mime_type=self.listed.mime_type or "text/plain")
         if isinstance(value, bytes | bytearray | memoryview):
-            return BlobContents(uri, bytes(value), mime_type=self._mime_type or "application/octet-stream")
-        text = encode(value).decode()
-        return TextContents(uri, text, mime_type=self._mime_type or "application/json")
-
-
-def _are_contents(items: list[Any]) -> bool:
-    return bool(items) and all(isinstance(item, TextContents | BlobContents) for item in items)
-
-
-def _check_names(label: str, variables: list[str], parameters: list[str]) -> None:
-    if sorted(variables) != sorted(parameters):
-        raise TypeError(
-            f"{label}: the URI's variables and the function's parameters must have the same names; "
-            f"the URI has {variables or 'none'}, the function {parameters or 'none'}"
-        )
+            return BlobContents(uri, bytes(value), mime_type=self.listed.mime_type or "application/octet-stream")
+        return TextContents(uri, encode(value).decode(), mime_type=self.listed.mime_type or "application/json")

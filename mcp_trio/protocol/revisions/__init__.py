@@ -15,31 +15,23 @@ from .r2026_07_28 import R2026_07_28
 
 __all__ = ["PROFILES", "REVISIONS", "Revision", "Revisions"]
 
-REVISIONS: tuple[type[Revision], ...] = (
-    R2024_10_07,
-    R2024_11_05,
-    R2025_03_26,
-    R2025_06_18,
-    R2025_11_25,
-    R2026_07_28,
-)
-"""Oldest first. A new revision is one file and one line here."""
+Kinds = tuple[type[Revision], ...]
 
-PROFILES: dict[str, tuple[type[Revision], ...]] = {"pocket": (Pocket,)}
+REVISIONS: Kinds = (R2024_10_07, R2024_11_05, R2025_03_26, R2025_06_18, R2025_11_25, R2026_07_28)
+"""Oldest first. A new revision is one file and one name here."""
+
+PROFILES: dict[str, Kinds] = {"pocket": (Pocket,)}
 """Name of a profile -> what a server of that profile speaks, in place of REVISIONS."""
 
 
 class Revisions:
     """The revisions that one server speaks."""
 
-    def __init__(
-        self, server: Implementation, instructions: str | None = None, kinds: tuple[type[Revision], ...] = REVISIONS
-    ) -> None:
-        made = [kind(server, instructions) for kind in kinds]
-        self.all = made
-        self.opening = {revision.name: revision for revision in made if revision.opens}
-        self.stateless = {revision.name: revision for revision in made if not revision.opens}
-        self.newest_opening = next(revision for revision in reversed(made) if revision.opens)
+    def __init__(self, server: Implementation, instructions: str | None = None, kinds: Kinds = REVISIONS) -> None:
+        self.all = [kind(server, instructions) for kind in kinds]
+        self.opening = {revision.name: revision for revision in self.all if revision.opens}
+        self.stateless = {revision.name: revision for revision in self.all if not revision.opens}
+        self.newest_opening = next(reversed(self.opening.values()))
 
     @property
     def names(self) -> list[str]:
@@ -52,7 +44,6 @@ class Revisions:
 
     def declared(self, requested: str) -> Revision:
         """What a request that says its revision is served by. Raises UnsupportedVersion."""
-        try:
-            return self.stateless[requested]
-        except KeyError:
-            raise UnsupportedVersion(requested, self.names) from None
+        if requested not in self.stateless:
+            raise UnsupportedVersion(requested, self.names)
+        return self.stateless[requested]

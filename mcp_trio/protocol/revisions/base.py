@@ -7,36 +7,20 @@ revision is made once for a server, whose name it has to give, and is never chan
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
-import msgspec
+from msgspec import UNSET, Struct
 
-from ..errors import (
-    TABLE,
-    HeaderMismatch,
-    InternalError,
-    InvalidRequest,
-    MissingClientCapability,
-    ProtocolError,
-    UnsupportedVersion,
-    UrlElicitationRequired,
-    kind_of,
-)
+from .. import errors, model
 from ..jsonrpc import encode, encode_notification, encode_request
-from ..model import (
-    Completion,
-    Content,
-    Implementation,
-    Json,
-    PromptResult,
-    Text,
-    ToolResult,
-)
+from ..model import Json
+from ..params import LogLevel
 
-INVALID_REQUEST = TABLE[InvalidRequest][0]
-INTERNAL_ERROR = TABLE[InternalError][0]
+INVALID_REQUEST = errors.TABLE[errors.InvalidRequest][0]
+INVALID_PARAMS = errors.TABLE[errors.InvalidParams][0]
+INTERNAL_ERROR = errors.TABLE[errors.InternalError][0]
+LEVELS: tuple[str, ...] = get_args(LogLevel)
 _MARK = "\x1fthe text\x1f"
-LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 
 def names(words: str) -> frozenset[str]:
@@ -45,11 +29,22 @@ def names(words: str) -> frozenset[str]:
 
 
 class Fields(dict[type | str, frozenset[str]]):
-    """Type (or method, for its params) -> the keys that may go out in it."""
+    """Type of the model (or method, for what it carries) -> the keys that may go out in it."""
 
-    def plus(self, more: Mapping[type | str, str]) -> Fields:
-        """This table and what a later revision adds to it."""
-        return Fields({**self, **{key: self.get(key, frozenset()) | names(words) for key, words in more.items()}})
+    def plus(self, changes: str) -> Fields:
+        """This table and what a later revision makes of it: a line `Type Type method: key key -key` for each change.
+
+        Each of the types and methods gets the keys; a key with a minus before it is taken away.
+        """
+        table = Fields(self)
+        for line in changes.strip().splitlines():
+            kinds, keys = line.split(":")
+            added = {key for key in keys.split() if not key.startswith("-")}
+            removed = {key[1:] for key in keys.split() if key.startswith("-")}
+            for name in kinds.split():
+                kind = getattr(model, name) if name[0].isupper() else name
+                table[kind] = table.get(kind, frozenset()) - removed | added
+        return table
 
 
 class Revision:
@@ -67,29 +62,25 @@ class Revision:
     tells: ClassVar[frozenset[str]]
     capabilities: ClassVar[frozenset[str]]
     fields: ClassVar[Fields]
-    levels: ClassVar[Mapping[str, str]] = {level: level for level in LEVELS}
-    codes: ClassVar[Mapping[type[ProtocolError], int]] = {  # where they are not TABLE's: kinds without a code here
-        HeaderMismatch: INVALID_REQUEST,
-        UnsupportedVersion: INVALID_REQUEST,
-        MissingClientCapability: INTERNAL_ERROR,
-        UrlElicitationRequired: INTERNAL_ERROR,
+    levels: ClassVar[dict[str, str]] = {level: level for level in LEVELS}
+    codes: ClassVar[Mapping[type[errors.ProtocolError], int]] = {  # where they are not TABLE's
+        errors.HeaderMismatch: INVALID_REQUEST,
+        errors.UnsupportedVersion: INVALID_REQUEST,
+        errors.MissingClientCapability: INTERNAL_ERROR,
+        errors.UrlElicitationRequired: INTERNAL_ERROR,
     }
-    tool_failures: ClassVar[frozenset[type[ProtocolError]]] = frozenset(  # what tools/call answers by a result
-        {InternalError, MissingClientCapability, UrlElicitationRequired}
+    tool_failures: ClassVar[frozenset[type[errors.ProtocolError]]] = frozenset(  # what tools/call answers by a result
+        {errors.InternalError, errors.MissingClientCapability, errors.UrlElicitationRequired}
     )
     errors_without_id: ClassVar[bool] = False  # whether an error to an unreadable id leaves it out, or has null
     elicits_lists: ClassVar[bool] = True
     elicits_urls: ClassVar[bool] = False
 
-    def __init__(self, server: Implementation, instructions: str | None = None) -> None:
+    def __init__(self, server: model.Implementation, instructions: str | None = None) -> None:
         self.server = server
         self.instructions = instructions
-        plain = encode(self.tool_result(ToolResult([Text(_MARK)])))
+        plain = encode(self.tool_result(model.ToolResult([model.Text(_MARK)])))
         self._before_text, self._after_text = plain.split(encode(_MARK))
-
-    def has(self, method: str) -> bool:
-        """Whether a client may send this request."""
-        return method in self.requests
 
     # What goes out, as JSON-able values. Each names exactly what the revision names.
 
@@ -97,35 +88,46 @@ class Revision:
         """A model as this revision writes it: the fields that it names, and nothing else."""
         if isinstance(value, list):
             return [self.shape(item) for item in value]
-        if not isinstance(value, msgspec.Struct):
+        if not isinstance(value, Struct):
             return value
-        allowed = self.fields.get(type(value), frozenset())
         tag = value.__struct_config__.tag
-        shaped: Json = {"type": tag} if tag else {}
-        for attribute, key in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True):
-            if key in allowed and (item := getattr(value, attribute)) is not None:
-                shaped[key] = self.shape(item)
-        return shaped
+        given = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+        fields = self.permitted(type(value), {key: getattr(value, attribute) for key, attribute in given})
+        return {"type": tag, **fields} if tag else fields
 
-    def content(self, item: Content) -> Json:
+    def permitted(self, kind: type | str, fields: Json) -> Json:
+        """Those of the fields that this revision names in a type, or in what a method carries; no None."""
+        allowed = self.fields.get(kind, frozenset())
+        return {key: self.shape(value) for key, value in fields.items() if key in allowed and value is not None}
+
+    def content(self, item: model.Content) -> Json:
         """One piece of content; what the revision cannot carry becomes text that says so."""
-        shaped: Json = self.shape(item)
+        shaped: Json = self.shape(item if type(item) in self.fields else _described(item))
         return shaped
 
-    def tool_result(self, result: ToolResult) -> Json:
+    def result(self, shaped: Json, meta: Json | None = None, *, cacheable: bool = False) -> Json:
+        """A result, with what each result has in this revision; `cacheable` is what was listed or read."""
+        return {**shaped, "_meta": meta} if meta else shaped
+
+    def tool_result(self, result: model.ToolResult) -> Json:
         """The result of tools/call."""
+        structured = result.structured is not UNSET and "structuredContent" in self.fields[model.ToolResult]
         shaped: Json = {"content": [self.content(item) for item in result.content]}
-        if result.is_error or result.structured is msgspec.UNSET or "structuredContent" not in self.fields[ToolResult]:
+        if result.is_error or not structured:
             shaped["isError"] = result.is_error
-        return self._with_meta(shaped, result.meta)
+        if structured:
+            shaped["structuredContent"] = self.structured(result)
+        return self.result(shaped, result.meta)
+
+    def structured(self, result: model.ToolResult) -> Any:
+        """Structured content."""
+        return result.structured
 
     def initialize_result(self, features: Mapping[str, Json]) -> Json:
         """The result of initialize; `features` are the capabilities that the server has in any revision."""
-        return {
-            "protocolVersion": self.name,
-            "capabilities": self.server_capabilities(features),
-            "serverInfo": self.shape(self.server),
-        }
+        capabilities = self.server_capabilities(features)
+        about = {"serverInfo": self.server, "instructions": self.instructions}
+        return self.permitted("initialize", {"protocolVersion": self.name, "capabilities": capabilities, **about})
 
     def server_capabilities(self, features: Mapping[str, Json]) -> Json:
         """Those of the server's capabilities that this revision knows."""
@@ -133,42 +135,38 @@ class Revision:
 
     def listing(self, items: Mapping[str, Sequence[Any]], cursor: str | None) -> Json:
         """The result of a list request: `items` by their key, and the cursor of the next page."""
-        shaped: Json = {key: [self.shape(item) for item in some] for key, some in items.items()}
+        shaped = {key: self.shape(list(some)) for key, some in items.items()}
         if cursor is not None and self.pages:
             shaped["nextCursor"] = cursor
-        return shaped
+        return self.result(shaped, cacheable=True)
 
     def read_result(self, contents: Sequence[Any]) -> Json:
         """The result of resources/read."""
-        return {"contents": [self.shape(item) for item in contents]}
+        return self.result({"contents": self.shape(list(contents))}, cacheable=True)
 
-    def prompt_result(self, result: PromptResult) -> Json:
+    def prompt_result(self, result: model.PromptResult) -> Json:
         """The result of prompts/get."""
         messages = [{"role": message.role, "content": self.content(message.content)} for message in result.messages]
-        shaped: Json = {"messages": messages}
-        if result.description is not None:
-            shaped["description"] = result.description
-        return self._with_meta(shaped, result.meta)
+        described = {} if result.description is None else {"description": result.description}
+        return self.result({"messages": messages, **described}, result.meta)
 
-    def completion_result(self, completion: Completion) -> Json:
+    def completion_result(self, completion: model.Completion) -> Json:
         """The result of completion/complete."""
-        return {"completion": self.shape(completion)}
+        return self.result({"completion": self.shape(completion)})
 
     def empty_result(self) -> Json:
         """The result of a request that has nothing to say."""
-        return {}
+        return self.result({})
 
-    def error(self, error: ProtocolError) -> Json:
+    def error(self, error: errors.ProtocolError) -> Json:
         """The error object of an error response."""
-        kind = kind_of(error)
-        shaped: Json = {"code": self.codes.get(kind, TABLE[kind][0]), "message": error.message}
-        if error.data is not None:
-            shaped["data"] = error.data
-        return shaped
+        kind = errors.kind_of(error)
+        shaped: Json = {"code": self.codes.get(kind, errors.TABLE[kind][0]), "message": error.message}
+        return shaped if error.data is None else {**shaped, "data": error.data}
 
     # What goes out, as bytes.
 
-    def encode_tool_result(self, result: ToolResult) -> bytes:
+    def encode_tool_result(self, result: model.ToolResult) -> bytes:
         """The result of tools/call, encoded."""
         return encode(self.tool_result(result))
 
@@ -178,23 +176,29 @@ class Revision:
 
     def notification(self, method: str, params: Json) -> bytes | None:
         """A notification to the client, or None where the revision has none of the kind."""
-        if method not in self.tells:
-            return None
-        return encode_notification(method, self._permitted(method, params))
+        return encode_notification(method, self.permitted(method, params)) if method in self.tells else None
 
     def question(self, id: str, method: str, params: Json) -> bytes:
         """A request to the client."""
-        return encode_request(id, method, self._permitted(method, params))
+        return encode_request(id, method, self.permitted(method, params))
 
     def input_request(self, method: str, params: Json) -> Json:
         """The same as one of the questions of a result."""
-        return {"method": method, "params": self._permitted(method, params)}
+        return {"method": method, "params": self.permitted(method, params)}
 
-    def _permitted(self, method: str, params: Json) -> Json:
-        allowed = self.fields.get(method, frozenset())
-        return {key: self.shape(value) for key, value in params.items() if key in allowed and value is not None}
 
-    def _with_meta(self, shaped: Json, meta: Json | None) -> Json:
-        if meta:
-            shaped["_meta"] = {**shaped.get("_meta", {}), **meta}
-        return shaped
+def _described(item: Any) -> model.Text:
+    """Content that a revision has no place for, as the text that says what it was."""
+    if isinstance(item, model.ResourceLink):
+        return model.Text(f"Resource: {item.title or item.name} ({item.uri})")
+    held = item.resource if isinstance(item, model.EmbeddedResource) else item
+    if isinstance(held, model.Text | model.TextContents):
+        return model.Text(held.text)
+    if isinstance(held, model.BlobContents):
+        return _omitted(held.mime_type or "application/octet-stream", held.blob, f", {held.uri}")
+    return _omitted(held.mime_type, held.data)
+
+
+def _omitted(mime_type: str, data: str | bytes, of: str = "") -> model.Text:
+    size = len(data) * 3 // 4 - data[-2:].count("=") if isinstance(data, str) else len(data)
+    return model.Text(f"[{mime_type}, {size} bytes{of}: this protocol revision cannot carry it]")

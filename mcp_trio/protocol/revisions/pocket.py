@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import UNSET
-
 from ..model import Json, Text, ToolResult
 from .r2025_06_18 import R2025_06_18
 
@@ -14,12 +12,9 @@ from .r2025_06_18 import R2025_06_18
 class Pocket(R2025_06_18):
     def tool_result(self, result: ToolResult) -> Json:
         shaped = super().tool_result(result)
-        return {
-            **shaped,
-            "content": shaped["content"] or [self.content(Text(""))],
-            "structuredContent": {} if result.structured is UNSET else self.structured(result),
-            "isError": result.is_error,
-        }
+        content = shaped["content"] or [self.content(Text(""))]
+        structured = shaped.get("structuredContent", {})
+        return {**shaped, "content": content, "structuredContent": structured, "isError": result.is_error}
 
     def listing(self, items: Mapping[str, Sequence[Any]], cursor: str | None) -> Json:
         return super().listing(items, cursor or "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ..model import Audio, Tool, ToolAnnotations
 from .base import names
 from .r2024_11_05 import R2024_11_05
 
@@ -12,11 +11,9 @@ class R2025_03_26(R2024_11_05):
     batches = True
     resumes = True
     capabilities = R2024_11_05.capabilities | names("completions")
-    fields = R2024_11_05.fields.plus(
-        {
-            Audio: "data mimeType annotations",
-            Tool: "annotations",
-            ToolAnnotations: "title readOnlyHint destructiveHint idempotentHint openWorldHint",
-            "notifications/progress": "message",
-        }
-    )
+    fields = R2024_11_05.fields.plus("""
+        Audio: data mimeType annotations
+        Tool: annotations
+        ToolAnnotations: title readOnlyHint destructiveHint idempotentHint openWorldHint
+        notifications/progress: message
+    """)

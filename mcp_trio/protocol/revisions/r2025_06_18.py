@@ -4,26 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import UNSET
-
-from ..model import (
-    Annotations,
-    Audio,
-    BlobContents,
-    EmbeddedResource,
-    Image,
-    Implementation,
-    Json,
-    Prompt,
-    PromptArgument,
-    Resource,
-    ResourceLink,
-    ResourceTemplate,
-    Text,
-    TextContents,
-    Tool,
-    ToolResult,
-)
+from ..model import Json, Tool, ToolResult
 from .base import names
 from .r2025_03_26 import R2025_03_26
 
@@ -35,48 +16,34 @@ class R2025_06_18(R2025_03_26):
     batches = False
     asks = R2025_03_26.asks | names("elicitation/create")
     elicits_lists = False
-    fields = R2025_03_26.fields.plus(
-        {
-            Implementation: "title",
-            Tool: "title outputSchema _meta",
-            ToolResult: "structuredContent",
-            Text: "_meta",
-            Image: "_meta",
-            Audio: "_meta",
-            ResourceLink: "uri name title description mimeType size annotations _meta",
-            EmbeddedResource: "_meta",
-            TextContents: "title _meta",  # title: the specification's page shows it, the schema does not name it
-            BlobContents: "_meta",
-            Annotations: "lastModified",
-            Resource: "title _meta",
-            ResourceTemplate: "title _meta",
-            Prompt: "title _meta",
-            PromptArgument: "title",
-            "elicitation/create": "message requestedSchema",
-        }
-    )
+    # The title of TextContents is on the specification's page; the schema does not name it.
+    fields = R2025_03_26.fields.plus("""
+        Implementation PromptArgument: title
+        Tool: title outputSchema _meta
+        ToolResult: structuredContent
+        Text Image Audio EmbeddedResource BlobContents: _meta
+        Prompt Resource ResourceTemplate TextContents: title _meta
+        ResourceLink: uri name title description mimeType size annotations _meta
+        Annotations: lastModified
+        elicitation/create: message requestedSchema
+    """)
 
-    def shape(self, value: Any) -> Any:
-        shaped = super().shape(value)
-        if type(value) is Tool and value.output_schema is not None:
-            shaped["outputSchema"] = self.output_schema(value.output_schema)
-        return shaped
-
-    def output_schema(self, schema: Json) -> Json:
-        """An output schema as this revision has it: an object's; any other is that of the object which wraps it."""
-        if schema.get("type") == "object":
-            return schema
-        inner = {key: value for key, value in schema.items() if key not in _OF_THE_WHOLE}
-        outer: Json = {key: schema[key] for key in _OF_THE_WHOLE if key in schema}
-        return {**outer, "type": "object", "properties": {"result": inner}, "required": ["result"]}
-
-    def tool_result(self, result: ToolResult) -> Json:
-        shaped = super().tool_result(result)
-        if result.structured is not UNSET:
-            shaped["structuredContent"] = self.structured(result)
+    def permitted(self, kind: type | str, fields: Json) -> Json:
+        shaped = super().permitted(kind, fields)
+        if kind is Tool and "outputSchema" in shaped:
+            shaped["outputSchema"] = _of_an_object(shaped["outputSchema"])
         return shaped
 
     def structured(self, result: ToolResult) -> Any:
         """Structured content as this revision has it: an object, a value of another type wrapped in one."""
         bare = isinstance(result.structured, dict) and not result.wrapped
         return result.structured if bare else {"result": result.structured}
+
+
+def _of_an_object(schema: Json) -> Json:
+    """An output schema as this revision has it: an object's; any other is that of the object which wraps it."""
+    if schema.get("type") == "object":
+        return schema
+    inner = {key: value for key, value in schema.items() if key not in _OF_THE_WHOLE}
+    outer: Json = {key: schema[key] for key in _OF_THE_WHOLE if key in schema}
+    return {**outer, "type": "object", "properties": {"result": inner}, "required": ["result"]}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ..errors import InternalError, InvalidArguments, MissingClientCapability, UrlElicitationRequired
-from ..model import Icon, Implementation, Prompt, Resource, ResourceLink, ResourceTemplate, TextContents, Tool
 from .base import names
 from .r2025_06_18 import R2025_06_18
 
@@ -14,21 +13,16 @@ class R2025_11_25(R2025_06_18):
     name = "2025-11-25"
     primes = True
     tells = R2025_06_18.tells | names("notifications/elicitation/complete")
-    fields = R2025_06_18.fields.plus(
-        {
-            Implementation: "description icons websiteUrl",
-            Icon: "src mimeType sizes theme",
-            Tool: "icons",
-            Resource: "icons",
-            ResourceTemplate: "icons",
-            ResourceLink: "icons",
-            Prompt: "icons",
-            "elicitation/create": "mode url elicitationId",
-            "notifications/elicitation/complete": "elicitationId",
-            "sampling/createMessage": "tools toolChoice",
-        }
-    )
-    fields[TextContents] = names("uri text mimeType annotations _meta")  # as its page shows it; no longer a title
+    # TextContents as its page shows it.
+    fields = R2025_06_18.fields.plus("""
+        Implementation: description icons websiteUrl
+        Icon: src mimeType sizes theme
+        Tool Resource ResourceTemplate ResourceLink Prompt: icons
+        TextContents: -title annotations
+        elicitation/create: mode url elicitationId
+        notifications/elicitation/complete: elicitationId
+        sampling/createMessage: tools toolChoice
+    """)
     codes: ClassVar = {kind: code for kind, code in R2025_06_18.codes.items() if kind is not UrlElicitationRequired}
     tool_failures = frozenset({InternalError, InvalidArguments, MissingClientCapability})
     errors_without_id = True

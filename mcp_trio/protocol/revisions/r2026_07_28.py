@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar
 
-from ..errors import TABLE, InternalError, InvalidArguments, InvalidParams, ResourceNotFound, UrlElicitationRequired
+from ..errors import InternalError, InvalidArguments, ResourceNotFound, UrlElicitationRequired
 from ..jsonrpc import Id
-from ..model import Completion, Json, PromptResult, TextContents, ToolResult
+from ..model import Json
 from ..params import VENDOR
-from .base import INTERNAL_ERROR, names
+from .base import INTERNAL_ERROR, INVALID_PARAMS, Revision, names
 from .r2025_11_25 import R2025_11_25
 
 
@@ -28,63 +28,36 @@ class R2026_07_28(R2025_11_25):
         "notifications/subscriptions/acknowledged"
     )
     capabilities = R2025_11_25.capabilities | names("extensions")
-    fields = R2025_11_25.fields.plus(
-        {
-            "notifications/tools/list_changed": "_meta",
-            "notifications/prompts/list_changed": "_meta",
-            "notifications/resources/list_changed": "_meta",
-            "notifications/resources/updated": "_meta",
-            "notifications/subscriptions/acknowledged": "_meta notifications",
-        }
-    )
-    fields["elicitation/create"] -= {"elicitationId"}
-    fields[TextContents] = names("uri text mimeType _meta")
-    codes: ClassVar = {ResourceNotFound: TABLE[InvalidParams][0], UrlElicitationRequired: INTERNAL_ERROR}
+    fields = R2025_11_25.fields.plus("""
+        TextContents: -annotations
+        elicitation/create: -elicitationId
+        server/discover: supportedVersions capabilities instructions
+        notifications/tools/list_changed notifications/prompts/list_changed: _meta
+        notifications/resources/list_changed notifications/resources/updated: _meta
+        notifications/subscriptions/acknowledged: _meta notifications
+    """)
+    codes: ClassVar = {ResourceNotFound: INVALID_PARAMS, UrlElicitationRequired: INTERNAL_ERROR}
     tool_failures = frozenset({InternalError, InvalidArguments, UrlElicitationRequired})
+    permitted = Revision.permitted  # an output schema and structured content are of any type
+    structured = Revision.structured
 
-    def _result(self, shaped: Json, kind: str = "complete") -> Json:
-        meta = {VENDOR + "serverInfo": self.shape(self.server)}
-        return {"resultType": kind, **shaped, "_meta": {**meta, **shaped.get("_meta", {})}}
-
-    def _cacheable(self, shaped: Json) -> Json:
+    def result(self, shaped: Json, meta: Json | None = None, *, cacheable: bool = False) -> Json:
         """What is listed or read may change at any time and may differ from one principal to the next."""
-        return {**self._result(shaped), "ttlMs": 0, "cacheScope": "private"}
-
-    def output_schema(self, schema: Json) -> Json:
-        return schema
-
-    def structured(self, result: ToolResult) -> Any:
-        return result.structured
-
-    def tool_result(self, result: ToolResult) -> Json:
-        return self._result(super().tool_result(result))
-
-    def listing(self, items: Mapping[str, Sequence[Any]], cursor: str | None) -> Json:
-        return self._cacheable(super().listing(items, cursor))
-
-    def read_result(self, contents: Sequence[Any]) -> Json:
-        return self._cacheable(super().read_result(contents))
-
-    def prompt_result(self, result: PromptResult) -> Json:
-        return self._result(super().prompt_result(result))
-
-    def completion_result(self, completion: Completion) -> Json:
-        return self._result(super().completion_result(completion))
-
-    def empty_result(self) -> Json:
-        return self._result({})
+        about = {VENDOR + "serverInfo": self.shape(self.server), **(meta or {})}
+        caching = {"ttlMs": 0, "cacheScope": "private"} if cacheable else {}
+        return {"resultType": "complete", **shaped, "_meta": about, **caching}
 
     def discover_result(self, features: Mapping[str, Json], versions: list[str]) -> Json:
         """The result of server/discover."""
-        shaped: Json = {"supportedVersions": versions, "capabilities": self.server_capabilities(features)}
-        if self.instructions is not None:
-            shaped["instructions"] = self.instructions
-        return self._cacheable(shaped)
+        abilities = {"supportedVersions": versions, "capabilities": self.server_capabilities(features)}
+        shaped = self.permitted("server/discover", {**abilities, "instructions": self.instructions})
+        return self.result(shaped, cacheable=True)
 
     def input_required(self, requests: Mapping[str, Json], state: str) -> Json:
         """The result that asks: the questions by key, and what the client has to bring back with the answers."""
-        return self._result({"inputRequests": dict(requests), "requestState": state}, "input_required")
+        asked = {"resultType": "input_required", "inputRequests": requests, "requestState": state}
+        return self.result(asked)
 
     def listen_result(self, id: Id) -> Json:
         """The result that ends a subscription."""
-        return self._result({"_meta": {VENDOR + "subscriptionId": id}})
+        return self.result({}, {VENDOR + "subscriptionId": id})
