@@ -22,15 +22,15 @@ from .protocol.model import (
     ResourceLink,
     Text,
     TextContents,
+    Tool,
     ToolAnnotations,
     ToolResult,
 )
 from .server.app import Server
-from .server.context import Context
-from .server.failures import AskFailed, ToolError
+from .server.context import AskFailed, Context, ToolError
 
 if TYPE_CHECKING:
-    from .server.ask import Elicit, Elicited, ElicitUrl, Root, Roots, Sample, Sampled
+    from .server.ask import Elicit, Elicited, ElicitUrl, Question, Root, Roots, Sample, Sampled
 
 __version__ = "0.1.0"
 __all__ = [
@@ -51,6 +51,7 @@ __all__ = [
     "PromptMessage",
     "PromptResult",
     "ProtocolError",
+    "Question",
     "ResourceLink",
     "ResourceNotFound",
     "Root",
@@ -60,6 +61,7 @@ __all__ = [
     "Server",
     "Text",
     "TextContents",
+    "Tool",
     "ToolAnnotations",
     "ToolError",
     "ToolResult",

@@ -9,17 +9,19 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, redirect_stdout
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import msgspec
 import trio
 
 from . import Server, __version__
-from .loading import Problem, load
+from .loading import Problem, load, what_and_where
 from .protocol.model import Json
-from .protocol.revisions import PROFILES, REVISIONS, Revisions
+from .protocol.revisions import PROFILES, REVISIONS
+from .server.app import LIFESPAN_FAILED
 
 if TYPE_CHECKING:
     from .client import Client, Result
@@ -28,6 +30,7 @@ PROG = "mcp-trio"
 SPEC_HELP = (
     "server.py, server.py:obj, package.module or package.module:obj (looks for server, mcp, app); default: a demo"
 )
+HTTP_ENGINES = ("native", "hypercorn")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 # What a server of any age understands: to those that open a session it is the newest, others agree on less.
 SPOKEN = next(revision.name for revision in reversed(REVISIONS) if revision.opens)
@@ -85,21 +88,40 @@ def _run(name: str, words: list[str]) -> int:
 
 
 def _failed(error: BaseException) -> int | None:
-    """The exit code for an exception that is told in one line; None for one that needs its traceback."""
+    """The exit code for exceptions that are told in a line each; None where one needs its traceback."""
+    problems = list(_leaves(error))
+    if any(isinstance(problem, KeyboardInterrupt) for problem in problems):
+        return 130
+    lines = [_line(problem) for problem in problems]
+    if None in lines:
+        return None
+    for line in dict.fromkeys(lines):
+        print(f"{PROG}: {line}", file=sys.stderr)
+    return 2
+
+
+def _leaves(error: BaseException, notes: Sequence[str] = ()) -> Iterator[BaseException]:
+    """What groups are made of; what was noted on a group is noted on each."""
+    notes = [*notes, *getattr(error, "__notes__", ())]
+    if not isinstance(error, BaseExceptionGroup):
+        error.__notes__ = notes
+        yield error
+        return
+    for inner in error.exceptions:
+        yield from _leaves(inner, notes)
+
+
+def _line(error: BaseException) -> str | None:
+    """An exception in one line; None where it needs its traceback."""
     from .client import RemoteError, ServerGone
 
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    if isinstance(error, KeyboardInterrupt):
-        return 130
+    if LIFESPAN_FAILED in getattr(error, "__notes__", ()):
+        return f"{what_and_where(error)}, {LIFESPAN_FAILED}"
     if isinstance(error, msgspec.DecodeError):
-        error = Problem("what answered is no MCP server: it wrote a line that is not JSON")
+        return "what answered is no MCP server: it wrote a line that is not JSON"
     if isinstance(error, RemoteError):
-        error = Problem(f"the server answered with an error: {error}")
-    if not isinstance(error, Problem | ServerGone | OSError):
-        return None
-    print(f"{PROG}: {error}", file=sys.stderr)
-    return 2
+        return f"the server answered with an error: {error}"
+    return str(error) if isinstance(error, Problem | ServerGone | OSError) else None
 
 
 def _overview() -> str:
@@ -123,10 +145,34 @@ def _overview() -> str:
 def _run_arguments(parser: Parser) -> None:
     parser.add_argument("spec", nargs="?", metavar="SPEC", help=SPEC_HELP)
     parser.add_argument("--stdio", action="store_true", help="serve on standard input and output (the default)")
+    parser.add_argument("--http", metavar="[HOST:]PORT", type=_address, help="serve over HTTP there")
+    parser.add_argument(
+        "--http-engine",
+        metavar="NAME",
+        type=_one_of(HTTP_ENGINES),
+        help="native; or hypercorn, for HTTP/2: slower, and it does not see the end of a client that"
+        " has sent more behind a request that runs",
+    )
+    parser.add_argument("--path", metavar="PATH", help="of the MCP endpoint on HTTP (/mcp)")
+    parser.add_argument("--allowed-host", metavar="NAME", action="append", help="a name by which HTTP clients may come")
+    parser.add_argument("--allowed-origin", metavar="URL", action="append", help="a site whose pages may come")
+    parser.add_argument("--cors", action="store_true", help="let the pages of any site come: for development")
+    parser.add_argument("--tls-cert", metavar="FILE", help="serve HTTP over TLS, with this certificate")
+    parser.add_argument("--tls-key", metavar="FILE", help="and this key")
     parser.add_argument("--grace", metavar="SECONDS", type=_seconds, help="what running requests get at the end (5)")
     parser.add_argument("--timeout", metavar="SECONDS", type=_timeout, help="for each tool that has none of its own")
     parser.add_argument("--profile", metavar="NAME", type=_one_of(PROFILES), help="pocket: for small agents")
-    parser.add_argument("--log-level", metavar="LEVEL", type=_one_of(LOG_LEVELS), help=", ".join(LOG_LEVELS))
+    parser.add_argument("--log-level", metavar="LEVEL", type=_log_level, help=", ".join(LOG_LEVELS))
+
+
+def _address(text: str) -> str:
+    from .serve import address
+
+    try:
+        address(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def _seconds(text: str) -> float:
@@ -154,11 +200,22 @@ def _one_of(words: Sequence[str] | dict[str, Any]) -> Callable[[str], str]:
     return one
 
 
+def _log_level(text: str) -> str:
+    return _one_of(LOG_LEVELS)(text.lower())
+
+
 SETTINGS: dict[str, Callable[[str], Any]] = {
+    "http": _address,
+    "http_engine": _one_of(HTTP_ENGINES),
+    "path": str,
+    "allowed_host": lambda text: text.split(","),
+    "allowed_origin": lambda text: text.split(","),
+    "tls_cert": str,
+    "tls_key": str,
     "grace": _seconds,
     "timeout": _timeout,
     "profile": _one_of(PROFILES),
-    "log_level": _one_of(LOG_LEVELS),
+    "log_level": _log_level,
 }
 """The flags of `run` that MCP_TRIO_<NAME> sets where they are not given."""
 
@@ -180,7 +237,11 @@ def _serve(options: argparse.Namespace) -> int:
         )
     _fill_from_environment(options)
     _log(options.log_level or "warning")
-    from .serve import serve
+    if options.http is not None and not options.stdio:
+        server = _load(options.spec)
+        _set_up(server, options)
+        trio.run(_serve_and_say, server, options, False)
+        return 0
     from .transports.stdio import claim
 
     at_terminal = _at_terminal()
@@ -189,8 +250,30 @@ def _serve(options: argparse.Namespace) -> int:
         _set_up(server, options)
         if at_terminal:
             _explain(server)
-        trio.run(lambda: serve(server, stdio=descriptors))
+        trio.run(_serve_and_say, server, options, descriptors)
     return 0
+
+
+async def _serve_and_say(server: Server, options: argparse.Namespace, stdio: bool | tuple[int, int]) -> None:
+    from .serve import serve
+
+    if (options.tls_cert is None) != (options.tls_key is None):
+        raise Problem("--tls-cert and --tls-key go together")
+    async with trio.open_nursery() as nursery:
+        start = partial(
+            serve,
+            server,
+            stdio=stdio,
+            http=options.http,
+            http_engine=options.http_engine or "native",
+            path=options.path or "/mcp",
+            allowed_hosts=options.allowed_host or (),
+            allowed_origins=options.allowed_origin or (),
+            cors=options.cors,
+            tls=(options.tls_cert, options.tls_key) if options.tls_cert else None,
+        )
+        for url in await nursery.start(start):
+            print(f"Serving {server.info.name!r} on {url}", file=sys.stderr)
 
 
 def _at_terminal() -> bool:
@@ -217,8 +300,7 @@ def _set_up(server: Server, options: argparse.Namespace) -> None:
     if options.timeout is not None:
         server.timeout = options.timeout
     if options.profile is not None:
-        instructions = server.revisions.all[0].instructions
-        server.revisions = Revisions(server.info, instructions, PROFILES[options.profile])
+        server.use_profile(options.profile)
 
 
 def _explain(server: Server) -> None:
@@ -230,7 +312,7 @@ def _explain(server: Server) -> None:
     )
 
 
-# A TARGET: a server in this process, or a command's
+# A TARGET: a server in this process, a command's, or one at a URL
 
 
 def _target_arguments(parser: Parser) -> None:
@@ -240,33 +322,33 @@ def _target_arguments(parser: Parser) -> None:
 @asynccontextmanager
 async def _client(spec: str | None, options: argparse.Namespace, **about: Any) -> AsyncIterator[Client]:
     """A client of a TARGET. What the target prints goes to stderr."""
-    from .client import start, talk
+    from . import client as clients
     from .testing import connect
 
     revision = options.revision or SPOKEN
     with redirect_stdout(sys.stderr):
-        if not options.command:
-            async with connect(_load_target(spec), revision, **about) as client:
+        if options.command:
+            try:
+                async with (
+                    clients.start(options.command, patience=2.0) as wire,
+                    clients.talk(wire, revision, **about) as client,
+                ):
+                    yield client
+            except (FileNotFoundError, PermissionError) as error:
+                raise Problem(f"{options.command[0]} cannot be started: {error.strerror}") from None
+        elif spec is not None and spec.startswith(("http://", "https://")):
+            async with clients.connect(spec, revision, **about) as client:
                 yield client
-            return
-        try:
-            async with start(options.command, patience=2.0) as wire, talk(wire, revision, **about) as client:
+        else:
+            async with connect(_load(spec), revision, **about) as client:
                 yield client
-        except (FileNotFoundError, PermissionError) as error:
-            raise Problem(f"{options.command[0]} cannot be started: {error.strerror}") from None
-
-
-def _load_target(spec: str | None) -> Server:
-    if spec is not None and spec.startswith(("http://", "https://", "ws://", "wss://")):
-        raise Problem(f"{spec}: http and ws targets are not supported yet; give a SPEC or -- COMMAND")
-    return _load(spec)
 
 
 # inspect
 
 
 def _inspect_arguments(parser: Parser) -> None:
-    parser.usage = f"{PROG} inspect [--json] [--revision DATE] [SPEC | -- COMMAND...]"
+    parser.usage = f"{PROG} inspect [--json] [--revision DATE] [SPEC | URL | -- COMMAND...]"
     parser.add_argument("spec", nargs="?", metavar="SPEC", help=SPEC_HELP)
     parser.add_argument("--json", action="store_true", help="print it as the wire has it")
     _target_arguments(parser)
@@ -307,7 +389,7 @@ async def _listed(list_all: Callable[[], Any]) -> list[Json]:
 
 def _call_arguments(parser: Parser) -> None:
     parser.usage = (
-        f"{PROG} call [--json OBJECT] [--revision DATE] SPEC TOOL [KEY=VALUE...]\n"
+        f"{PROG} call [--json OBJECT] [--revision DATE] SPEC|URL TOOL [KEY=VALUE...]\n"
         f"       {PROG} call [--json OBJECT] [--revision DATE] TOOL [KEY=VALUE...] -- COMMAND..."
     )
     parser.add_argument(
@@ -318,6 +400,7 @@ def _call_arguments(parser: Parser) -> None:
 
 
 def _call(options: argparse.Namespace) -> int:
+    """A tool that fails is exit code 1, in every revision whose results say so: the first one's do not."""
     from .terminal import printed
 
     words = [None, *options.words] if options.command else options.words

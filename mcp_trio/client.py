@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import subprocess
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import msgspec
 import trio
@@ -258,15 +259,52 @@ class Client:
         return await self.request("prompts/get", {"name": name, "arguments": dict(arguments or {})})
 
 
+@contextmanager
+def ungrouped() -> Iterator[None]:
+    """What fails alone comes out as itself, without the groups that nurseries put around it."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        context = error.__context__
+        try:
+            raise error
+        finally:
+            error.__context__ = context
+
+
 @asynccontextmanager
 async def talk(wire: Wire, revision: str = NEWEST, **options: Any) -> AsyncIterator[Client]:
     """A client on a wire, its session open. Options are those of Client."""
     client = Client(wire, revision, **options)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(client.run)
-        await client.open()
-        yield client
-        nursery.cancel_scope.cancel()
+    with ungrouped():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.run)
+            await client.open()
+            yield client
+            nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def connect(target: str | Sequence[str], revision: str = NEWEST, **options: Any) -> AsyncIterator[Client]:
+    """A client of the server at a URL (http, https), or of a command that is started for it.
+
+    A URL whose path ends in /sse is taken for the HTTP+SSE of the first revisions. Options are those of Client.
+    """
+    with ungrouped():
+        async with _wire_to(target) as wire, talk(wire, revision, **options) as client:
+            yield client
+
+
+def _wire_to(target: str | Sequence[str]) -> AbstractAsyncContextManager[Wire]:
+    if not isinstance(target, str):
+        return start(target)
+    from .client_wires import open_http, open_sse
+
+    url = urlsplit(target)
+    return open_sse(target) if url.path.endswith("/sse") else open_http(target)
 
 
 class ProcessWire:

@@ -277,9 +277,7 @@ async def get_current_time() -> str:
 
 @server.tool(annotations=READS)
 async def count_slowly(
-    ctx: Context,
-    steps: Annotated[int, Meta(ge=1, le=100)] = 5,
-    seconds: Annotated[float, Meta(ge=0, le=10)] = 1.0,
+    ctx: Context, steps: Annotated[int, Meta(ge=1, le=100)] = 5, seconds: Annotated[float, Meta(ge=0, le=10)] = 1.0
 ) -> str:
     """Count, telling the progress at each step. It can be cancelled.
 

@@ -38,7 +38,8 @@ def _split(spec: str) -> tuple[str, str]:
 
 
 def _is_path(where: str) -> bool:
-    return where.endswith(".py") or os.sep in where or "/" in where or os.path.exists(where)
+    is_package = os.path.isfile(os.path.join(where, "__init__.py"))
+    return where.endswith(".py") or os.sep in where or "/" in where or (os.path.exists(where) and not is_package)
 
 
 # Importing
@@ -62,7 +63,7 @@ def _import_file(path: str) -> ModuleType:
     try:
         found.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise Problem(f"{path} cannot be imported: {_what_and_where(error)}") from error
+        raise Problem(f"{path} cannot be imported: {what_and_where(error)}") from error
     return module
 
 
@@ -75,10 +76,10 @@ def _import_module(name: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
             raise Problem(f"there is no module {error.name!r}, and no file {name!r}; wanted is {FORMS}") from None
-        raise Problem(f"{name} cannot be imported: {_what_and_where(error)}") from error
+        raise Problem(f"{name} cannot be imported: {what_and_where(error)}") from error
 
 
-def _what_and_where(error: BaseException) -> str:
+def what_and_where(error: BaseException) -> str:
     """One line: the exception, and where in the user's own code it came from."""
     if isinstance(error, SystemExit):
         what = f"it calls sys.exit({error.code if error.code is not None else ''})"

@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from .client import NEWEST, Client, talk
+from .client import NEWEST, Client, talk, ungrouped
 from .server.app import Server
 from .server.dispatch import converse
 from .transports.memory import memory_pair
@@ -24,11 +24,12 @@ async def connect(server: Server, revision: str = NEWEST, **options: Any) -> Asy
         result = await client.call_tool("get_weather", {"location": "New York"})
     """
     ours, theirs = memory_pair()
-    async with server.running(), trio.open_nursery() as nursery:
-        nursery.start_soon(converse, server, theirs)
-        try:
-            async with talk(ours, revision, **options) as client:
-                yield client
-        finally:
-            await ours.aclose()
-            nursery.cancel_scope.cancel()
+    with ungrouped():
+        async with server.running(), trio.open_nursery() as nursery:
+            nursery.start_soon(converse, server, theirs)
+            try:
+                async with talk(ours, revision, **options) as client:
+                    yield client
+            finally:
+                await ours.aclose()
+                nursery.cancel_scope.cancel()

@@ -4,7 +4,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
+import trio
 
+import mcp_trio
 from mcp_trio import Context, Server
 
 
@@ -41,7 +43,7 @@ async def two_contexts(a: Context, b: Context) -> str:
 
 
 class Thing:
-    async def method(self) -> str:
+    async def method(self):  # type: ignore[no-untyped-def]
         return "x"
 
 
@@ -90,7 +92,38 @@ CASES: list[Case] = [
     ("a resource that is a class", lambda s: s.resource("a://b")(Thing), TypeError, "@server.resource goes on"),
     ("a resource without its URI", lambda s: s.resource(function), TypeError, "@server.resource('notes://{id}')"),
     ("a completer that is a class", lambda s: s.complete("prompt", "a")(Thing), TypeError, "@server.complete goes on"),
-    ("an unknown option", lambda s: s.tool(nmae="x")(function), TypeError, "nmae"),
+    ("an unknown option", lambda s: s.tool(nmae="x")(function), TypeError, "@server.tool has no option 'nmae'"),
+    ("an unknown option of a prompt", lambda s: s.prompt(nmae="x")(function), TypeError, "@server.prompt has no"),
+    ("a size of a prompt", lambda s: s.prompt(size=1)(function), TypeError, "@server.prompt has no option 'size'"),
+    ("a name that is a number", lambda s: s.tool(name=5)(function), TypeError, "@server.tool(name) wants a string"),
+    ("a title that is a number", lambda s: s.tool(title=5)(function), TypeError, "Tool(title) wants str | None, not 5"),
+    ("icons in words", lambda s: s.tool(icons=["http://x"])(function), TypeError, "Tool(icons) wants list[Icon]"),
+    (
+        "annotations as a dict",
+        lambda s: s.tool(annotations={"readOnlyHint": "yes"})(function),
+        TypeError,
+        "Tool(annotations) wants ToolAnnotations | None, not {",
+    ),
+    (
+        "a size in words",
+        lambda s: s.resource("r://a", size="big")(function),
+        TypeError,
+        "Resource(size) wants int | None",
+    ),
+    ("a number as MIME type", lambda s: s.resource("r://a", mime_type=5)(function), TypeError, "Resource(mime_type)"),
+    (
+        "a schema in a list",
+        lambda s: s.tool(input_schema=[1])(function),
+        ValueError,
+        "input_schema of function() wants",
+    ),
+    ("an output schema in a list", lambda s: s.tool(output_schema=[1])(function), ValueError, "not [1]"),
+    (
+        "a method of no object",
+        lambda s: s.tool(Thing.method),
+        TypeError,
+        "Thing.method(): nothing gives it 'self'; register the bound",
+    ),
     ("an empty name", lambda s: s.tool(name=" ")(function), ValueError, "tool name ' ': 1 to 128 of the characters"),
     ("a name with a space", lambda s: s.tool(name="a b")(function), ValueError, "tool name 'a b'"),
     ("a name that is too long", lambda s: s.tool(name="a" * 129)(function), ValueError, "1 to 128"),
@@ -169,6 +202,17 @@ CASES: list[Case] = [
     ("removing an unknown resource", lambda s: s.remove_resource("a://none"), KeyError, "there is no resource"),
     ("removing an unknown prompt", lambda s: s.remove_prompt("none"), KeyError, "there is no prompt 'none'"),
     ("a name that is none", lambda s: Server(5), TypeError, "not 5"),  # type: ignore[arg-type]
+    ("no name at all", lambda s: Server(""), TypeError, "Server(name) wants a string, not ''"),
+    ("a version that is a number", lambda s: Server("x", version=5), TypeError, "(version) wants str, not 5"),  # type: ignore[arg-type]
+    ("a server's icons in words", lambda s: Server("x", icons=["https://i"]), TypeError, "(icons) wants list[Icon]"),  # type: ignore[list-item]
+    ("instructions in a list", lambda s: Server("x", instructions=["a"]), TypeError, "Server(instructions) wants"),  # type: ignore[arg-type]
+    ("a secret that is a number", lambda s: Server("x", secret=5), TypeError, "Server(secret) wants str | bytes"),  # type: ignore[arg-type]
+    ("pages in words", lambda s: Server("x", pages="3"), ValueError, "not '3'"),  # type: ignore[arg-type]
+    ("pages of a fraction", lambda s: Server("x", pages=1.5), ValueError, "not 1.5"),  # type: ignore[arg-type]
+    ("pages that are true", lambda s: Server("x", pages=True), ValueError, "not True"),
+    ("a timeout that is true", lambda s: Server("x", timeout=True), ValueError, "Server(timeout) wants"),
+    ("no grace", lambda s: Server("x", grace=None), ValueError, "Server(grace) wants"),  # type: ignore[arg-type]
+    ("a grace that is false", lambda s: Server("x", grace=False), ValueError, "Server(grace) wants"),
     ("an unknown profile", lambda s: Server("x", profile="purse"), ValueError, "profile 'purse': it is one of pocket"),
     ("pages of nothing", lambda s: Server("x", pages=0), ValueError, "at least one item, not 0"),
     ("a server's timeout of nothing", lambda s: Server("x", timeout=0), ValueError, "timeout"),
@@ -206,6 +250,20 @@ def test_a_decorated_function_stays_what_it_was() -> None:
     assert server.resource("a://b")(function) is function
     assert server.add_tool(Thing().method).__name__ == "method"
     assert server.lifespan(generator) is generator
+
+
+async def test_running_where_a_loop_runs_already() -> None:
+    with pytest.raises(RuntimeError, match=r"await server.serve\(stdio=True\)"):
+        Server("x").run()
+    with pytest.raises(RuntimeError, match="in the main thread, as signals come there"):
+        await trio.to_thread.run_sync(Server("x").run)
+
+
+def test_what_the_documentation_names_can_be_imported() -> None:
+    for name in mcp_trio.__all__:
+        assert getattr(mcp_trio, name) is not None
+    assert issubclass(mcp_trio.Elicit, mcp_trio.Question)
+    assert mcp_trio.Tool("x").name == "x"
 
 
 async def test_serving_on_nothing() -> None:

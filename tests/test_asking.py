@@ -10,8 +10,9 @@ import pytest
 import trio
 from checked import ALL, MODERN, NEWEST, VENDOR, Json, connect, modern, opened, raw
 
-from mcp_trio import AskFailed, Audio, Context, Elicit, PromptMessage, Roots, Sample, Server, Text
+from mcp_trio import AskFailed, Audio, Context, Elicit, PromptMessage, ResourceLink, Roots, Sample, Server, Text
 from mcp_trio.client import RemoteError
+from mcp_trio.server.ask import seal, unseal
 
 R = "2025-11-25"
 ELICITING = [revision for revision in ALL if revision >= "2025-06-18"]
@@ -26,6 +27,11 @@ REPLY = {"role": "assistant", "content": {"type": "text", "text": "Paris"}, "mod
 class Booking:
     seats: int
     window: bool = False
+
+
+@dataclass
+class Remark:
+    words: str = ""
 
 
 class Client:
@@ -55,6 +61,10 @@ def a_server() -> Server:
     async def book(ctx: Context, city: str = "Paris") -> str:
         answer = await ctx.elicit(f"Seats to {city}?", Booking)
         return f"{answer.action} {answer.content}"
+
+    @server.tool
+    async def hear(ctx: Context) -> str:
+        return str((await ctx.elicit("Anything else?", Remark)).content)
 
     @server.tool
     async def visit(ctx: Context) -> str:
@@ -216,6 +226,12 @@ GARBAGE: list[tuple[str, str, Any]] = [
     ("book", "elicitation", {"action": "accept", "content": {}}),
     ("book", "elicitation", {"action": "accept"}),
     ("book", "elicitation", {"action": "accept", "content": []}),
+    ("hear", "elicitation", {"action": "accept", "content": []}),
+    ("hear", "elicitation", {"action": "accept", "content": 0}),
+    ("hear", "elicitation", {"action": "accept", "content": ""}),
+    ("think", "sampling", {**REPLY, "content": "Paris"}),
+    ("think", "sampling", {**REPLY, "content": [5]}),
+    ("think", "sampling", {**REPLY, "content": {"type": "text"}}),
     ("think", "sampling", {}),
     ("think", "sampling", {"role": 5, "content": {}, "model": "m"}),
     ("look", "roots", {"roots": [5]}),
@@ -279,13 +295,13 @@ async def test_a_message_to_sample_from_is_text_image_or_audio(caplog: pytest.Lo
 
     @server.tool
     async def think(ctx: Context, sound: bool) -> str:
-        said = Audio(b"1", "audio/wav") if sound else 5
-        return (await ctx.sample([PromptMessage("user", said)], max_tokens=1)).text  # type: ignore[arg-type]
+        said = Audio(b"1", "audio/wav") if sound else ResourceLink("a://b", "b")
+        return (await ctx.sample([PromptMessage("user", said)], max_tokens=1)).text
 
     async with connect(server, "2024-11-05", capabilities=CAPABLE, answer=Client()) as client:
         assert (await client.call_tool("think", {"sound": True})).text == "Paris"
         assert (await client.call_tool("think", {"sound": False})).is_error
-    assert "a message to sample from is Text, Image or Audio, not int" in caplog.text
+    assert "a message to sample from is Text, Image or Audio, not ResourceLink" in caplog.text
 
 
 # Running again
@@ -366,8 +382,8 @@ async def first_round(client: Any) -> tuple[str, str]:
 
 
 def resealed(server: Server, state: str, **changes: Any) -> str:
-    content = json.loads(server.seal.open(state))
-    return server.seal.close(msgspec.json.encode({**content, **changes}))
+    content = json.loads(unseal(server.secret, state))
+    return seal(server.secret, msgspec.json.encode({**content, **changes}))
 
 
 def flipped(state: str) -> str:
@@ -387,9 +403,9 @@ async def test_a_state_that_was_not_given_is_refused(how: str) -> None:
             "flipped": flipped(state),
             "cut": state[:-8],
             "longer": state + state,
-            "of another server": Server("x", secret="another").seal.close(server.seal.open(state)),
+            "of another server": seal(b"another", unseal(server.secret, state)),
             "expired": resealed(server, state, expires=1.0),
-            "no state": server.seal.close(b"{}"),
+            "no state": seal(server.secret, b"{}"),
         }.get(how, how)
         refused = await ask_for_a_booking(client, requestState=bad, inputResponses={key: ACCEPT})
         assert refused["error"]["code"] == -32602

@@ -107,7 +107,7 @@ async def test_an_empty_array() -> None:
     assert reply["id"] is None
 
 
-@pytest.mark.parametrize("data", [b" [", b"[1,", b"[}", b'["\xff"]', b"[" * 100_000, b"[" * 5_000 + b"]" * 5_000])
+@pytest.mark.parametrize("data", [b" [", b"[1,", b"[}", b'["\xff"]', b"[" * 100_000, b"[" * 100_000 + b"]" * 100_000])
 async def test_an_array_that_is_no_json(data: bytes) -> None:
     async with opened(Office().server, R) as client:
         reply, pong = await client.exchange(data, ping(R))

@@ -9,13 +9,16 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
+import trio
 
 import mcp_trio
 from mcp_trio import cli
+from mcp_trio.client import connect
+from mcp_trio.loading import Problem
 
 ROOT = Path(mcp_trio.__file__).parents[1]
 ENVIRONMENT = {
@@ -50,6 +53,11 @@ async def wait_for_ever(mark: str = "") -> str:
     finally:
         if mark:
             open(mark, "w").close()
+
+@server.tool
+async def hold_on() -> str:
+    with trio.CancelScope(shield=True):
+        await trio.sleep_forever()
 
 @server.tool
 async def wait(seconds: float) -> str:
@@ -231,6 +239,51 @@ def test_a_second_signal_ends_at_once(folder):
         assert process.wait(PATIENCE) == 0
 
 
+LIFESPAN = """
+import sys
+import trio
+from mcp_trio import Server
+
+server = Server("slow to start or to end")
+
+@server.lifespan
+async def around():
+    print("starting", file=sys.stderr, flush=True)
+    await trio.sleep({start})
+    yield
+    await trio.sleep({end})
+"""
+
+
+def test_a_signal_while_the_lifespan_starts_ends_at_once(folder):
+    (folder / "slow.py").write_text(LIFESPAN.format(start=3600, end=0), encoding="utf-8")
+    with serving(folder, "run", "slow.py") as process:
+        assert process.stderr.readline() == b"starting\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0
+
+
+def test_the_end_of_the_lifespan_gets_no_more_than_the_grace(folder):
+    (folder / "slow.py").write_text(LIFESPAN.format(start=0, end=3600), encoding="utf-8")
+    with serving(folder, "run", "slow.py", "--grace", "0.2") as process:
+        assert process.stderr.readline() == b"starting\n"
+        process.stdin.close()
+        assert process.wait(PATIENCE) == 0
+
+
+def test_a_third_signal_kills_what_does_not_let_itself_be_cancelled(folder):
+    with serving(folder, "run", "server.py", "--grace", "60") as process:
+        begin(process, call(1, "wait", seconds=0.1), call(2, "hold_on"))
+        process.send_signal(signal.SIGINT)
+        assert hear(process)["id"] == 1
+        for _ in range(100):
+            process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                assert process.wait(0.1) == -signal.SIGINT
+                return
+        pytest.fail("it is still there")
+
+
 def test_a_client_that_does_not_read_holds_the_end_up_no_longer_than_the_grace(folder):
     with serving(folder, "run", "server.py", "--grace", "0.1") as process:
         begin(process, call(1, "wait_for_ever"))
@@ -308,10 +361,30 @@ def test_a_profile_can_be_chosen(folder, setting):
     assert (result["structuredContent"], result["isError"]) == ({}, False)
 
 
+def test_a_failing_lifespan_is_told_in_one_line(folder):
+    failing = "\n@server.lifespan\nasync def database():\n    raise OSError('no database')\n    yield\n"
+    (folder / "server.py").write_text(SERVER + failing, encoding="utf-8")
+    for arguments in ("run", "server.py"), ("inspect", "server.py"):
+        done = run(folder, *arguments)
+        told = done.stderr.decode().splitlines()[-1]
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr.decode()
+        assert re.fullmatch(r"mcp-trio: OSError: no database \(.*server.py, line \d+\), raised by the.* lifespan", told)
+
+
+def test_grouped_problems_are_all_told(capfd):
+    problems = [Problem("one"), ExceptionGroup("", [Problem("two"), OSError("three")])]
+    assert cli._failed(ExceptionGroup("", problems)) == 2
+    assert capfd.readouterr().err == "mcp-trio: one\nmcp-trio: two\nmcp-trio: three\n"
+    assert cli._failed(BaseExceptionGroup("", [Problem("one"), KeyboardInterrupt()])) == 130
+    assert cli._failed(ExceptionGroup("", [Problem("one"), KeyError()])) is None
+
+
 def test_the_log_goes_to_stderr_from_its_level_on(folder):
     text = SERVER + "\nimport logging\nlogging.getLogger('mine').info('told')\n"
     (folder / "server.py").write_text(text, encoding="utf-8")
     assert b"INFO mine: told" in run(folder, "run", "server.py", "--log-level", "info").stderr
+    assert b"INFO mine: told" in run(folder, "run", "server.py", MCP_TRIO_LOG_LEVEL="INFO").stderr
     assert b"told" not in run(folder, "run", "server.py").stderr
 
 
@@ -331,7 +404,7 @@ MISTAKES = {
     "too many specs": (("run", "a.py", "b.py"), ["b.py"]),
     "a command to run": (("run", "--", "python"), ["inspect -- python"]),
     "inspect: no such file": (("inspect", "nothing.py"), ["nothing.py", "no such file"]),
-    "inspect: a URL": (("inspect", "http://127.0.0.1:1/mcp"), ["http", "not supported yet"]),
+    "inspect: nobody there": (("inspect", "http://127.0.0.1:1/mcp"), ["connect to 127.0.0.1:1 failed"]),
     "inspect: bad revision": (("inspect", "--revision", "1999"), ["--revision", "2024-10-07", "'1999'"]),
     "inspect: no such command": (("inspect", "--", "no-such-command"), ["no-such-command", "cannot be started"]),
     "inspect: gone at once": (("inspect", "--", sys.executable, "-c", ""), ["the server ended the conversation"]),
@@ -548,3 +621,69 @@ def test_the_version_is_told(here):
     assert mcp_trio.__version__ in out
     assert "2024-10-07" in out
     assert here("--version")[1] == out
+
+
+# HTTP
+
+
+def places(process, count):
+    """The URLs that a server says it serves on."""
+    return [process.stderr.readline().decode().split()[-1] for _ in range(count)]
+
+
+async def call_at(url, revision):
+    with trio.fail_after(PATIENCE):
+        async with connect(url, revision) as client:
+            assert not (await client.call_tool("get_weather", {"location": "London"})).is_error
+
+
+def test_all_transports_at_once_until_the_input_ends(tmp_path):
+    with serving(tmp_path, "--stdio", "--http", "0") as process:
+        (http,) = places(process, 1)
+        tell(process, call(1, "get_weather", location="London"))
+        assert hear(process)["id"] == 1
+        trio.run(call_at, http, "2026-07-28")
+        trio.run(call_at, http.replace("/mcp", "/sse"), "2024-11-05")
+        trio.run(call_at, http, "2025-11-25")
+        process.stdin.close()
+        assert process.wait(PATIENCE) == 0
+        assert process.stdout.read() == b""
+
+
+def test_a_server_at_a_url_is_a_target_too(tmp_path):
+    with serving(tmp_path, "--http", "0") as process:
+        (url,) = places(process, 1)
+        called = run(tmp_path, "call", url, "get_weather", "location=New York")
+        assert called.stdout.decode().startswith("Current weather in New York:")
+        assert b"get_weather_data" in run(tmp_path, "inspect", url, "--revision", "2026-07-28").stdout
+
+
+def dial(place, method, path, *headers, body=b""):
+    host, port = place.split(":")
+    asking = socket.create_connection((host, int(port)), PATIENCE)
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {place}", f"Content-Length: {len(body)}", *headers]
+    asking.sendall("".join(f"{line}\r\n" for line in lines).encode() + b"\r\n" + body)
+    return asking
+
+
+MODERN_HEADERS = ("Content-Type: application/json", "MCP-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call")
+
+
+@pytest.mark.slow
+def test_a_signal_stops_the_busiest_server_within_the_grace_and_a_second(folder):
+    with serving(folder, "run", "server.py", "--http", "0", "--grace", "1") as process, ExitStack() as closing:
+        place = places(process, 1)[0].split("/")[2]
+        idle = closing.enter_context(dial(place, "GET", "/sse"))
+        asleep = dial(place, "POST", "/mcp", *MODERN_HEADERS, "Mcp-Name: wait", body=call(1, "wait", seconds=3600))
+        deaf = dial(place, "POST", "/mcp", *MODERN_HEADERS, "Mcp-Name: large", body=call(1, "large"))
+        for opened in (asleep, deaf):
+            closing.enter_context(opened)
+        for answered in (idle, deaf):
+            assert answered.recv(10).startswith(b"HTTP/1.1 ")
+        process.send_signal(signal.SIGTERM)
+        stopped = time.monotonic()
+        assert idle.makefile("rb").read().endswith(b"\r\n0\r\n\r\n")
+        assert time.monotonic() - stopped < 0.8  # nothing runs on it
+        assert process.wait(PATIENCE) == 0
+        assert time.monotonic() - stopped < 2
+        assert b"Traceback" not in process.stderr.read()

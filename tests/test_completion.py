@@ -38,6 +38,16 @@ def a_server() -> Server:
     return server
 
 
+async def test_what_is_removed_takes_its_completers_along() -> None:
+    server = a_server()
+    server.remove_prompt("trip")
+    server.remove_resource("city://{name}")
+    assert "completions" not in server.features()
+    server.add_prompt(lambda city: city, name="trip")
+    async with connect(server) as client:
+        assert (await complete(client, "trip", "city"))["values"] == []
+
+
 async def complete(client: Client, name: str, argument: str, typed: str = "", **params: Any) -> Any:
     kind = {"type": "ref/resource", "uri": name} if ":" in name else {"type": "ref/prompt", "name": name}
     body = {"ref": kind, "argument": {"name": argument, "value": typed}, **params}

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 from checked import Line, call, connect, initialize, opened, ping, raw, request
 
-from mcp_trio import Context, Server
+from mcp_trio import Context, Server, ToolError
 
 R = "2025-11-25"
 SEEN: ContextVar[str] = ContextVar("SEEN", default="nothing")
@@ -484,3 +484,54 @@ async def test_a_blocking_tool_may_use_its_context() -> None:
         result = await client.call_tool("count", meta={"progressToken": "t"})
         assert result.text == R
         assert [message["method"] for message in client.heard] == ["notifications/progress"]
+
+
+async def test_a_tool_that_leaves_a_cancel_scope_open_spoils_only_its_task() -> None:
+    server = Server("leaky")
+
+    @server.tool
+    async def leaky(wait: float = 0) -> str:
+        await trio.sleep(wait) if wait else None
+        trio.move_on_after(0.3).__enter__()
+        return "ok"
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    async with connect(server) as client:
+        for wait in (0, 0.1):
+            assert (await client.call_tool("leaky", {"wait": wait})).text == "ok"
+            await trio.sleep(1)
+            assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
+
+
+async def test_the_errors_of_several_tasks_of_a_tool_are_all_told() -> None:
+    server = Server("grouped")
+
+    @server.tool
+    async def both() -> str:
+        async def fail(words: str) -> None:
+            raise ToolError(words)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fail, "the first")
+            nursery.start_soon(fail, "the second")
+        return "never"
+
+    async with connect(server) as client:
+        result = await client.call_tool("both")
+        assert result.is_error
+        assert sorted(result.text.split("\n")) == ["the first", "the second"]
+
+
+async def test_a_generator_exit_of_a_tool_is_its_own_failure() -> None:
+    server = Server("leaving")
+
+    @server.tool
+    async def leave() -> str:
+        raise GeneratorExit
+
+    async with connect(server) as client:
+        assert (await client.call_tool("leave")).is_error
+        assert (await client.call_tool("leave")).is_error

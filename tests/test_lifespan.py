@@ -85,6 +85,24 @@ async def test_what_fails_in_it_is_not_hidden() -> None:
             pass
 
 
+async def test_what_fails_in_it_is_noted_as_its_own() -> None:
+    server = Server("x")
+
+    @server.lifespan
+    async def lifespan() -> AsyncIterator[None]:
+        yield
+        raise RuntimeError("no end")
+
+    with pytest.raises(RuntimeError, match="no end") as caught:
+        async with server.running():
+            pass
+    assert caught.value.__notes__ == ["raised by the server's lifespan"]
+    with pytest.raises(RuntimeError, match="of the program") as other:
+        async with server.running():
+            raise RuntimeError("of the program")
+    assert not hasattr(other.value, "__notes__")
+
+
 async def test_without_one_there_is_nothing_to_see() -> None:
     server = Server("x")
 

@@ -75,6 +75,12 @@ def test_a_module_is_found_from_the_working_directory(folder):
     assert load("package.module:server").info.name == "a"
 
 
+def test_a_package_in_the_working_directory_is_a_module(folder):
+    write(folder, "package/__init__.py", f"{MAKES}server = Server('a')")
+    assert load("package").info.name == load("package:server").info.name == "a"
+    assert "is a directory" in problem("./package")
+
+
 def test_what_a_file_defines_can_be_pickled(folder):
     text = "from dataclasses import dataclass\n@dataclass\nclass Point:\n    x: int\nserver = Server('a')"
     write(folder, "points.py", MAKES + text)

@@ -173,6 +173,6 @@ async def test_a_typed_template_variable_is_decoded() -> None:
         return name
 
     async with connect(server) as client:
-        (contents,) = await client.read_resource("notes://by/a%20b%2Fc")
-    assert contents["text"] == "a b/c"
-    assert contents["uri"] == "notes://by/a%20b%2Fc"
+        (contents,) = await client.read_resource("notes://by/a%20b%C3%A9")
+    assert contents["text"] == "a bé"
+    assert contents["uri"] == "notes://by/a%20b%C3%A9"

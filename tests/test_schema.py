@@ -612,7 +612,7 @@ def returning(annotation: Any) -> Callable[[], Any]:
     ],
 )
 def test_text_and_content_promise_no_structure(annotation: Any):
-    returned = Returned(returning(annotation), unstructured=(Text, Image))
+    returned = Returned(returning(annotation), content=(Text, Image))
     assert returned.schema is None
     assert not returned.is_object
 

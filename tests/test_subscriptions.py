@@ -63,6 +63,16 @@ async def test_an_open_session_hears_of_changed_lists_once_each(revision: str) -
         assert methods(await client.quiet()) == [LIST_CHANGED[1]]
 
 
+async def test_a_client_hears_nothing_of_what_it_was_not_offered() -> None:
+    server = Server("x")
+    async with raw(server, "2025-11-25") as client:
+        await client.exchange(initialize("2025-11-25"))
+        change_everything(server)  # after what is offered was said, before the client is ready to hear
+        await client.exchange({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        change_everything(server, "newer")
+        assert methods(await client.quiet()) == ["notifications/tools/list_changed"]
+
+
 async def test_a_session_that_is_not_open_yet_hears_nothing() -> None:
     server = a_server()
     async with raw(server, "2025-11-25") as client:

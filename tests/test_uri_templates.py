@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from mcp_trio.server.resources import UriTemplate
+from mcp_trio.server.offers import UriTemplate
 
 MATCHES: list[tuple[str, str, dict[str, str] | None]] = [
     ("a://b", "a://b", {}),
@@ -15,7 +15,9 @@ MATCHES: list[tuple[str, str, dict[str, str] | None]] = [
     ("a://{x}", "a://1/2", None),
     ("a://{x}", "b://1", None),
     ("a://{x}", "a://a%20b", {"x": "a b"}),
-    ("a://{x}", "a://a%2Fb", {"x": "a/b"}),
+    ("a://{x}", "a://a%2Fb", None),
+    ("a://{x}", "a://..%2F..%2Fetc", None),
+    ("a://{+x}", "a://a%2Fb", {"x": "a/b"}),
     ("a://{x}", "a://%", {"x": "%"}),
     ("a://{x}", "a://é", {"x": "é"}),
     ("a://{+x}", "a://1/2/3", {"x": "1/2/3"}),

@@ -1,10 +1,8 @@
 """What can go wrong, and the one table of what each kind is on the wire.
 
 A `ProtocolError` is answered as a JSON-RPC error. Its code and HTTP status stand in `TABLE`; where a revision
-numbers a kind otherwise, that revision says so (`Revision.codes`).
+numbers a kind otherwise, that revision says so (`Revision.codes_of`).
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,10 +13,11 @@ class ProtocolError(Exception):
 
     def __init__(self, message: str, *, data: Mapping[str, Any] | None = None, reason: str | None = None) -> None:
         super().__init__(message)
+        if not isinstance(message, str):
+            raise TypeError(f"{type(self).__name__}(message) wants str, not {message!r}")
         self.message = message
         self.data = data
-        self.reason = message if reason is None else reason
-        """What is wrong, without the words that say where it was found."""
+        self.reason = message if reason is None else reason  # without the words that say where it was found
 
 
 class ParseError(ProtocolError):
@@ -86,6 +85,7 @@ class UrlElicitationRequired(ProtocolError):
         super().__init__(message, data={"elicitations": elicitations})
 
 
+# Kind of error -> its JSON-RPC code, and the HTTP status of a reply that holds nothing else.
 TABLE: dict[type[ProtocolError], tuple[int, int]] = {
     ParseError: (-32700, 400),
     InvalidRequest: (-32600, 400),
@@ -100,7 +100,6 @@ TABLE: dict[type[ProtocolError], tuple[int, int]] = {
     UnsupportedVersion: (-32022, 400),
     UrlElicitationRequired: (-32042, 200),
 }
-"""Kind of error -> its JSON-RPC code, and the HTTP status of a reply that holds nothing else."""
 
 
 def kind_of(error: ProtocolError) -> type[ProtocolError]:

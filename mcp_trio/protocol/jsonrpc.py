@@ -4,8 +4,7 @@ Of two equal keys in one object the last one counts, keys are compared exactly, 
 null are no ids.
 """
 
-from __future__ import annotations
-
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar
@@ -18,11 +17,11 @@ from .errors import InvalidRequest, ParseError, ProtocolError
 Id = int | str
 T = TypeVar("T")
 
+# The largest message that is taken, in bytes.
 MAX_MESSAGE = 4 * 2**20
-"""The largest message that is taken, in bytes."""
 
+# The most messages that a batch may have: small ones cost far more to answer than to send.
 MAX_BATCH = 10_000
-"""The most messages that a batch may have: small ones cost far more to answer than to send."""
 
 
 class Envelope(Struct):
@@ -47,7 +46,6 @@ class BadMessage(Exception):
 
 
 _decode_envelope = msgspec.json.Decoder(Envelope).decode
-_decode_any = msgspec.json.Decoder().decode
 _decode_raws = msgspec.json.Decoder(list[Raw]).decode
 _encoder = msgspec.json.Encoder()
 
@@ -83,13 +81,12 @@ def _explain(data: bytes, problem: Exception) -> BadMessage:
     if not isinstance(problem, msgspec.ValidationError):
         return BadMessage(ParseError(f"Parse error: {problem}"))
     try:
-        message = _decode_any(data)
+        message = msgspec.json.decode(data)
     except msgspec.ValidationError:  # a number beyond all bounds
         message = None
     except (msgspec.DecodeError, RecursionError) as further_on:
         return _explain(data, further_on)
-    if not isinstance(message, dict):
-        return BadMessage(InvalidRequest(f"Invalid request: {explain(problem)}"))
+    message = message if isinstance(message, dict) else {}
     id = message.get("id", UNSET)
     readable = id if isinstance(id, int | str) and not isinstance(id, bool) else UNSET
     # JSON-RPC 2.0, section 4.1: a notification is not answered, not even with an error.
@@ -130,18 +127,8 @@ def encode(value: Any) -> bytes:
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:
-        return _encoder.encode(without_surrogates(msgspec.to_builtins(value)))
-
-
-def without_surrogates(value: Any) -> Any:
-    """The same value with each lone surrogate replaced."""
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, dict):
-        return {without_surrogates(key): without_surrogates(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [without_surrogates(item) for item in value]
-    return value
+        text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
+        return _encoder.encode(json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")))
 
 
 def encode_result(id: Id, result: bytes) -> bytes:
@@ -154,11 +141,6 @@ def encode_error(id: Id | UnsetType | None, error: Mapping[str, Any]) -> bytes:
     """An error response; UNSET leaves the id out."""
     addressed = {} if id is UNSET else {"id": id}
     return encode({"jsonrpc": "2.0", **addressed, "error": error})
-
-
-def encode_request(id: Id, method: str, params: Mapping[str, Any]) -> bytes:
-    """A request to the client."""
-    return encode({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 
 
 def encode_notification(method: str, params: Mapping[str, Any] | None = None) -> bytes:

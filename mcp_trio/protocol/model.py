@@ -4,19 +4,61 @@ These hold the union of what the revisions know. What of it goes out in a revisi
 `revisions/` says; field names on the wire are these in camelCase, `meta` being `_meta`.
 """
 
-from __future__ import annotations
-
+import re
 from base64 import b64encode
-from typing import Any, ClassVar, Literal
+from functools import cache
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from msgspec import UNSET, Struct, field
 
 Role = Literal["user", "assistant"]
 Json = dict[str, Any]
+_UNIONS = (Union, UnionType)
 
 
 class Model(Struct, omit_defaults=True, rename="camel"):
-    """What all of these share: absent means None, and None is never written."""
+    """What all of these share: absent means None, None is never written, and each field has the type that it says.
+
+    Bytes, where they may be given, become base64.
+    """
+
+    def __post_init__(self) -> None:
+        for name, plain, hint in _fields_of(type(self)):
+            value = getattr(self, name)
+            if type(value) not in plain:
+                setattr(self, name, _checked(f"{type(self).__name__}({name})", value, hint))
+
+
+@cache
+def _fields_of(kind: type[Model]) -> list[tuple[str, set[Any], Any]]:
+    """Each field: its name, the classes whose values need no look at them, and its type."""
+    hints = get_type_hints(kind)
+    options = {name: get_args(hint) if get_origin(hint) in _UNIONS else [hint] for name, hint in hints.items()}
+    return [(name, set(options[name]) - {bytes}, hints[name]) for name in kind.__struct_fields__]
+
+
+def _checked(what: str, value: Any, hint: Any) -> Any:
+    """The value, with nothing but str itself and base64 for strings and bytes; TypeError where it does not fit."""
+    if bytes in get_args(hint) and isinstance(value, bytes | bytearray | memoryview):
+        return b64encode(value).decode()
+    if not _fits(value, hint):
+        wanted = hint.__name__ if isinstance(hint, type) else re.sub(r"\b(\w+\.)+", "", str(hint))
+        raise TypeError(f"{what} wants {wanted}, not {value!r:.200}")
+    return str.__str__(value) if isinstance(value, str) else value
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of a type, to the items of a list."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in _UNIONS:
+        return any(_fits(value, option) for option in inner)
+    if hint is Any or origin is Literal:
+        return hint is Any or value in inner
+    if origin is list:
+        return isinstance(value, list) and all(_fits(item, inner[0]) for item in value)
+    wanted = (int, float) if hint is float else origin or hint
+    return isinstance(value, wanted) and (hint is bool or type(value) is not bool)
 
 
 class Annotations(Model):
@@ -25,6 +67,11 @@ class Annotations(Model):
     audience: list[Role] | None = None
     priority: float | None = None
     last_modified: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.priority is not None and not 0 <= self.priority <= 1:
+            raise ValueError(f"Annotations(priority) wants a number from 0 to 1, not {self.priority!r}")
 
 
 class Icon(Model):
@@ -53,33 +100,16 @@ class _Piece(Model, kw_only=True):
     annotations: Annotations | None = None
     meta: Json | None = field(default=None, name="_meta")
 
-    strings: ClassVar[tuple[str, ...]] = ()
-    """The attributes that have to be strings: the type alone does not make sure of it."""
-
-    binary: ClassVar[str] = ""
-    """The one of them that may be given as bytes, and becomes base64."""
-
-    def __post_init__(self) -> None:
-        for name in self.strings:
-            value = getattr(self, name)
-            if name == self.binary and isinstance(value, bytes | bytearray | memoryview):
-                setattr(self, name, b64encode(value).decode())
-            elif not isinstance(value, str):
-                raise TypeError(f"{type(self).__name__}({name}) wants a string, not {value!r}")
-
 
 class Text(_Piece, tag_field="type", tag="text"):
     """Text content."""
 
     text: str
-    strings = ("text",)
 
 
 class _Media(_Piece, tag_field="type"):
     data: str | bytes
     mime_type: str
-    strings = ("data", "mime_type")
-    binary = "data"
 
 
 class Image(_Media, tag="image"):
@@ -100,7 +130,6 @@ class Resource(_Piece):
     mime_type: str | None = None
     size: int | None = None
     icons: list[Icon] | None = None
-    strings = ("uri", "name")
 
 
 class ResourceLink(Resource, tag_field="type", tag="resource_link"):
@@ -125,7 +154,6 @@ class TextContents(_Piece):
     text: str
     mime_type: str | None = None
     title: str | None = None
-    strings = ("uri", "text")
 
 
 class BlobContents(_Piece):
@@ -134,8 +162,6 @@ class BlobContents(_Piece):
     uri: str
     blob: str | bytes
     mime_type: str | None = None
-    strings = ("uri", "blob")
-    binary = "blob"
 
 
 class EmbeddedResource(_Piece, tag_field="type", tag="resource"):
@@ -195,7 +221,7 @@ class PromptMessage(Model):
     content: Content
 
 
-class ToolResult(Struct):
+class ToolResult(Model):
     """What a tool answers, with full control: content, structured content, whether it failed.
 
     `structured` is any JSON, UNSET where the tool has none (None is JSON's null, which is a value). `wrapped` says
@@ -209,7 +235,7 @@ class ToolResult(Struct):
     wrapped: bool = False
 
 
-class PromptResult(Struct):
+class PromptResult(Model):
     """A prompt, filled in."""
 
     messages: list[PromptMessage]

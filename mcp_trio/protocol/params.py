@@ -1,12 +1,9 @@
 """What requests and notifications carry: one struct a method, decoded in one pass together with `_meta`."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any, Literal
 
-import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import UNSET, Raw, Struct, UnsetType, field, json
 
 from .jsonrpc import Id
 
@@ -68,16 +65,14 @@ class Retriable(Params, rename="camel"):
 
 
 class CallTool(Retriable, kw_only=True):
+    """The same of a prompt."""
+
     name: str
     arguments: Raw = Raw(b"{}")
 
 
 class ReadResource(Retriable, kw_only=True):
     uri: str
-
-
-class GetPrompt(CallTool):
-    """The same, of a prompt."""
 
 
 class Subscribe(Params, kw_only=True):
@@ -129,6 +124,7 @@ class Cancelled(Params, kw_only=True, rename="camel"):
     reason: str = ""
 
 
+# Method -> what it carries; any other carries nothing but `_meta`. Which revision has which, the revisions say.
 KINDS: dict[str, type[Params]] = {
     "initialize": Initialize,
     "tools/list": Page,
@@ -139,19 +135,14 @@ KINDS: dict[str, type[Params]] = {
     "resources/subscribe": Subscribe,
     "resources/unsubscribe": Subscribe,
     "prompts/list": Page,
-    "prompts/get": GetPrompt,
+    "prompts/get": CallTool,
     "logging/setLevel": SetLevel,
     "completion/complete": Complete,
     "subscriptions/listen": Listen,
     "notifications/cancelled": Cancelled,
 }
-"""Method -> what it carries; any other carries nothing but `_meta`. Which revision has which, the revisions say."""
 
-
-@cache
-def _decoder(kind: type[Params]) -> msgspec.json.Decoder[Params]:
-    """The decoder of a kind of params, made when it is first needed."""
-    return msgspec.json.Decoder(kind)
+_decoder = cache(json.Decoder)  # of a kind of params, made when it is first needed
 
 
 def decode(method: str, raw: Raw) -> Any:

@@ -13,27 +13,14 @@ A session opens with `initialize`; a request that says its own revision needs no
 session, beside the others.
 """
 
-from __future__ import annotations
-
-from enum import Enum
 from typing import Any
 
-import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, MsgspecError, Raw, Struct, UnsetType
 
 from . import jsonrpc, params
 from .errors import InvalidParams, InvalidRequest, MethodNotFound, NotInMeta, ProtocolError
 from .jsonrpc import BadMessage, Envelope, Id
-from .params import ClientCapabilities, ClientInfo, Meta, Params
 from .revisions import Revision, Revisions
-
-
-class Phase(Enum):
-    """How far a session has come."""
-
-    NEW = "nothing was agreed"
-    OPENING = "initialize was answered"
-    OPEN = "the client has said that it is ready"
 
 
 class Call(Struct):
@@ -44,12 +31,6 @@ class Call(Struct):
     params: Any
     raw: Raw
     revision: Revision
-
-    @property
-    def meta(self) -> Meta:
-        """What the protocol reads in the request's `_meta`."""
-        meta: Meta = self.params.meta
-        return meta
 
 
 class Notice(Struct):
@@ -77,7 +58,7 @@ class Refusal(Struct):
 class Batch(Struct):
     """Several events, to be answered together."""
 
-    events: list[Event]
+    events: "list[Event]"
 
 
 Event = Call | Notice | Answer | Refusal | Batch
@@ -89,11 +70,11 @@ class Session:
     def __init__(self, revisions: Revisions, stated: Revision | None = None) -> None:
         self._revisions = revisions
         self._stated = stated
-        self.phase = Phase.NEW
-        self.revision: Revision | None = None
-        self.capabilities = ClientCapabilities()
-        self.client: ClientInfo | None = None
+        self.revision: Revision | None = None  # what `initialize` agreed on
+        self.ready = False  # whether the client knows of that, and has said so
+        self.capabilities = params.ClientCapabilities()
         self.log_level: str | None = None
+        self.offered: dict[str, Any] = {}  # the features that the client was told of when it opened the session
 
     def receive(self, data: bytes | None) -> Event | None:
         """What a message means; None where it means nothing. None for data: a message too large to be taken."""
@@ -142,51 +123,45 @@ class Session:
         except ProtocolError as error:
             return self._refuse(id, error, meta)
 
-    def _revision_for(self, method: str, meta: Meta) -> Revision:
+    def _revision_for(self, method: str, meta: params.Meta) -> Revision:
         """The revision that serves a request, the gate passed. Raises ProtocolError."""
         if meta is params.NO_META or (meta.version is UNSET and meta.capabilities is UNSET):
             revision = self._agreed(method)
+        elif meta.version is UNSET:
+            raise _missing("protocolVersion")
         else:
-            revision = self._declared(meta)
+            revision = self._revisions.declared(meta.version)
+            if meta.capabilities is UNSET:
+                raise _missing("clientCapabilities")
         if method not in revision.requests:
             raise MethodNotFound(f"Method not found: {method}")
         return revision
 
     def _agreed(self, method: str) -> Revision:
+        """The revision of a request that says none."""
         if self.revision is not None:
-            self.phase = Phase.OPEN
+            self.ready = True
             return self.revision
         opening = [] if self._stated else self._revisions.opening.values()
-        if method == "ping" and opening:
-            return self._revisions.newest_opening
-        if any(method in revision.requests for revision in opening):
+        if method != "ping" and any(method in revision.requests for revision in opening):
             raise InvalidRequest(f"Invalid request: {method} before initialize")
         stateless = [self._stated] if self._stated else self._revisions.stateless.values()
         if any(method in revision.requests for revision in stateless):
             raise _missing("protocolVersion")
-        raise MethodNotFound(f"Method not found: {method}")
-
-    def _declared(self, meta: Meta) -> Revision:
-        if meta.version is UNSET:
-            raise _missing("protocolVersion")
-        revision = self._revisions.declared(meta.version)
-        if meta.capabilities is UNSET:
-            raise _missing("clientCapabilities")
-        return revision
+        return self._stated or self._revisions.newest_opening  # for a ping, or a method that none of them has
 
     def _initialize(self, opening: Any) -> Revision:
+        """The revision that the client wants, or the newest that opens so."""
         if self.revision is not None:
             raise InvalidRequest("Invalid request: this session was initialized before")
-        self.revision = self._revisions.agree(opening.protocol_version)
-        self.phase = Phase.OPENING
+        self.revision = self._revisions.opening.get(opening.protocol_version, self._revisions.newest_opening)
         self.capabilities = opening.capabilities
-        self.client = opening.client_info
         return self.revision
 
     def _notice(self, method: str, raw: Raw) -> Notice | None:
         """A notification that some revision in use knows; others are passed over, as JSON-RPC has it."""
-        if method == "notifications/initialized" and self.phase is Phase.OPENING:
-            self.phase = Phase.OPEN
+        if method == "notifications/initialized" and self.revision is not None:
+            self.ready = True
         # Beside the agreed revision, requests of a stateless one may be under way and may be cancelled.
         spoken = [self.revision, *self._revisions.stateless.values()]
         if any(revision is not None and method in revision.notifications for revision in spoken):
@@ -200,7 +175,7 @@ class Session:
             return self._refuse(envelope.id, InvalidRequest("Invalid request: $.method: missing"))
         return Answer(envelope.id, envelope.result or None, envelope.error or None)
 
-    def _refuse(self, id: Id | UnsetType, error: ProtocolError, meta: Meta = params.NO_META) -> Refusal:
+    def _refuse(self, id: Id | UnsetType, error: ProtocolError, meta: params.Meta = params.NO_META) -> Refusal:
         """A refusal, in the shape of the revision that the client speaks, as far as it is known."""
         stateless = self._revisions.stateless
         if meta.version is not UNSET and stateless:
@@ -215,11 +190,11 @@ def _missing(key: str) -> NotInMeta:
     return NotInMeta(f"Invalid params: $.params._meta['{params.VENDOR}{key}']: missing")
 
 
-def _decoded(method: str, raw: Raw) -> tuple[Params, InvalidParams | None]:
+def _decoded(method: str, raw: Raw) -> tuple[params.Params, InvalidParams | None]:
     """A request's params; or its `_meta` alone, and what is wrong. Raises InvalidParams where `_meta` is wrong too."""
     try:
         return params.decode(method, raw), None
-    except (msgspec.MsgspecError, RecursionError) as problem:
+    except (MsgspecError, RecursionError) as problem:
         wrong = InvalidParams(f"Invalid params: {jsonrpc.explain(problem, '$.params')}")
     if not method:
         raise wrong

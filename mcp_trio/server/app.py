@@ -1,13 +1,12 @@
 """Server: what a user builds.
 
-What makes tools, resources and prompts is imported with the first of its kind: a server pays for what it has.
+What makes tools, resources and prompts is imported with the first of them.
 """
-
-from __future__ import annotations
 
 import inspect
 import os
 import secrets
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
@@ -19,16 +18,15 @@ from ..protocol.errors import ResourceNotFound
 from ..protocol.model import Icon, Implementation, Json
 from ..protocol.revisions import PROFILES, REVISIONS, Revisions
 from .registry import Pages, Registry, in_pages_of
-from .seal import Seal
 from .subscriptions import Subscriptions
 
 if TYPE_CHECKING:
-    from .prompts import Completer, ServerPrompt
-    from .resources import ServerResource
-    from .tools import ServerTool
+    from ..transports.http.asgi import Application
+    from .offers import Completer, ServerPrompt, ServerResource, ServerTool
 
 F = TypeVar("F", bound=Callable[..., Any])
-THREADS = 64
+# The note on what a lifespan has raised, other than what came from the program that it served.
+LIFESPAN_FAILED = "raised by the server's lifespan"
 
 
 class Server:
@@ -56,29 +54,32 @@ class Server:
         grace: float = 5.0,
         secret: str | bytes | None = None,
     ) -> None:
-        if not isinstance(name, str):
+        if not (name and isinstance(name, str)):
             raise TypeError(f"Server(name) wants a string, not {name!r}; tools go on with @server.tool")
+        for what, given, wanted in (("instructions", instructions, str | None), ("secret", secret, str | bytes | None)):
+            if not isinstance(given, wanted):
+                raise TypeError(f"Server({what}) wants {wanted}, not {type(given).__name__}")
         must_be_seconds(timeout, "Server(timeout)")
-        must_be_seconds(grace or None, "Server(grace)")
+        must_be_seconds(grace, "Server(grace)", besides=0)
         self.info = Implementation(name, version, title, description, icons, website_url)
         self.instructions = instructions
         self.use_profile(profile)
         self.subscriptions = Subscriptions()
-        changed = self.subscriptions.list_changed
+        changed = self.subscriptions.changed
         cut = pages if callable(pages) else in_pages_of(pages)
         self.tools: Registry[ServerTool] = Registry("tool", cut, changed)
         self.resources: Registry[ServerResource] = Registry("resource", cut, changed)
         self.templates: Registry[ServerResource] = Registry("resource", cut, changed)
         self.prompts: Registry[ServerPrompt] = Registry("prompt", cut, changed)
-        self.completers: dict[tuple[str, str], Completer] = {}
-        self.threads = trio.CapacityLimiter(THREADS)
+        self.completers: dict[str, dict[str, Completer]] = {}  # by what they complete, and the argument
+        self.threads = trio.CapacityLimiter(64)  # for functions that are not async
         self.timeout = timeout
         self.grace = grace
         self.lifespan_value: Any = None
         self._lifespan: Callable[[], AbstractAsyncContextManager[Any]] = nullcontext
-        self._running = False
+        self.is_running = False
         secret = secret or os.environ.get("MCP_TRIO_SECRET") or secrets.token_bytes(32)
-        self.seal = Seal(secret.encode() if isinstance(secret, str) else secret)
+        self.secret = secret.encode() if isinstance(secret, str) else secret
 
     def __repr__(self) -> str:
         return f"<Server {self.info.name!r}: {len(self.tools)} tools>"
@@ -101,7 +102,7 @@ class Server:
         """
         if function is None:
             return partial(self.tool, **options)
-        from .tools import ServerTool
+        from .offers import ServerTool
 
         must_be_seconds(options.get("timeout"), "server.tool(timeout)")
         self.tools.add(ServerTool(function, **options))
@@ -124,7 +125,7 @@ class Server:
 
     def add_resource(self, uri: str, function: F, **options: Any) -> F:
         """Register a resource, at any time; clients hear of it. Options as for `resource`."""
-        from .resources import ServerResource
+        from .offers import ServerResource
 
         resource = ServerResource(uri, function, **options)
         (self.templates if resource.template.names else self.resources).add(resource)
@@ -133,10 +134,11 @@ class Server:
     def remove_resource(self, uri: str) -> None:
         """Take a resource away, at any time; clients hear of it."""
         (self.templates if uri in self.templates else self.resources).remove(uri)
+        self.completers.pop(uri, None)
 
     def resource_updated(self, uri: str) -> None:
         """Say that a resource's contents have changed; who subscribed to it hears of it."""
-        self.subscriptions.resource_updated(uri)
+        self.subscriptions.changed("resources", uri)
 
     @overload
     def prompt(self, function: F, /, **options: Any) -> F: ...
@@ -149,7 +151,7 @@ class Server:
         """
         if function is None:
             return partial(self.prompt, **options)
-        from .prompts import ServerPrompt
+        from .offers import ServerPrompt
 
         self.prompts.add(ServerPrompt(function, **options))
         return function
@@ -159,6 +161,7 @@ class Server:
     def remove_prompt(self, name: str) -> None:
         """Take a prompt away, at any time; clients hear of it."""
         self.prompts.remove(name)
+        self.completers.pop(name, None)
 
     def complete(self, of: str, argument: str) -> Callable[[F], F]:
         """Register what completes an argument of a prompt, or a variable of a resource's URI.
@@ -167,17 +170,16 @@ class Server:
         """
 
         def register(function: F) -> F:
-            from .prompts import Completer
+            from .offers import Completer
 
             completed = self.prompts.get(of) or self.templates.get(of)
             if completed is None:
                 raise ValueError(f"server.complete({of!r}): there is no such prompt or resource template; add it first")
             if argument not in completed.properties:
-                known = ", ".join(completed.properties) or "no arguments"
-                raise ValueError(f"server.complete({of!r}, {argument!r}): it has {known}")
-            if (of, argument) in self.completers:
+                raise ValueError(f"server.complete({of!r}, {argument!r}): it has {[*completed.properties] or 'none'}")
+            if argument in self.completers.get(of, ()):
                 raise ValueError(f"server.complete({of!r}, {argument!r}): this argument has a completer already")
-            self.completers[of, argument] = Completer(function, argument)
+            self.completers.setdefault(of, {})[argument] = Completer(function, argument)
             return function
 
         return register
@@ -198,50 +200,69 @@ class Server:
 
         Entered again meanwhile it does nothing more: whoever entered it first has to stay longest.
         """
-        if self._running:
+        if self.is_running:
             yield
             return
-        self._running = True
+        self.is_running = True
         try:
             async with self._lifespan() as self.lifespan_value:
                 self.subscriptions.token = trio.lowlevel.current_trio_token()
                 yield
+                self.subscriptions.token = None
+        except Exception as error:
+            if self.subscriptions.token is None:  # else it comes from the program that is served
+                error.add_note(LIFESPAN_FAILED)
+            raise
         finally:
-            self.subscriptions.token = None
-            self.lifespan_value = None
-            self._running = False
+            self.subscriptions.token = self.lifespan_value = None
+            self.is_running = False
 
     def features(self) -> dict[str, Json]:
         """The capabilities, as the newest revision names them."""
-        features: dict[str, Json] = {"tools": {"listChanged": True}}
+        features: dict[str, Json] = {"tools": {"listChanged": True}, "logging": {}}
         if self.resources or self.templates:
             features["resources"] = {"subscribe": True, "listChanged": True}
         if self.prompts:
             features["prompts"] = {"listChanged": True}
         if self.completers:
             features["completions"] = {}
-        features["logging"] = {}
         return features
 
-    def find_resource(self, uri: str) -> ServerResource:
+    def find_resource(self, uri: str) -> "ServerResource":
         """What reads a URI: the resource of that name, else the first template that it matches."""
         matching = (template for template in self.templates if template.template.match(uri) is not None)
         if (found := self.resources.get(uri) or next(matching, None)) is None:
             raise ResourceNotFound(uri)
         return found
 
-    async def serve(self, *, stdio: bool = False) -> None:
-        """Serve until the input ends or the process is told to stop."""
+    async def serve(self, **where: Any) -> None:
+        """Serve until the input ends or the process is told to stop: `stdio=True`, `http="127.0.0.1:8000"`, or both.
+
+        With `http` go `path`, `allowed_hosts`, `allowed_origins`, `cors` and `tls=(certificate, key)`.
+        """
         from ..serve import serve
 
-        await serve(self, stdio=stdio)
+        await serve(self, **where)
+
+    def asgi(self, path: str = "/mcp", **options: Any) -> "Application":
+        """What `serve` has on HTTP as an ASGI 3 application, alone or mounted in one that runs on trio.
+
+        `path` is the endpoint's as clients see it. Options: `allowed_hosts`, `allowed_origins`, `cors`. An application
+        that mounts it enters `server.running()` in its own lifespan, as mounted ones are not told of it.
+        """
+        from ..transports.http.asgi import Application
+
+        return Application(self, path, **options)
 
     def run(self) -> None:
         """Serve on standard input and output, from a program that is not async itself."""
+        if trio.lowlevel.in_trio_run() or threading.current_thread() is not threading.main_thread():
+            advice = "where one runs already: await server.serve(stdio=True)"
+            raise RuntimeError(f"Server.run() starts a loop in the main thread, as signals come there; {advice}")
         trio.run(lambda: self.serve(stdio=True))
 
 
-def must_be_seconds(given: Any, what: str) -> None:
-    """A duration is a positive number, or None; ValueError says what else it was."""
-    if given is not None and not (isinstance(given, int | float) and given > 0):
+def must_be_seconds(given: Any, what: str, *, besides: Any = None) -> None:
+    """A duration is a positive number, or what it may be besides; ValueError says what else it was."""
+    if isinstance(given, bool) or not (given == besides or (isinstance(given, int | float) and given > 0)):
         raise ValueError(f"{what} wants a positive number of seconds, not {given!r}")

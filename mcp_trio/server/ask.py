@@ -6,27 +6,26 @@ questions and a sealed state, and when the client comes back with both, the func
 was answered before is found in the state, and `once` keeps a step from being done twice.
 """
 
-from __future__ import annotations
-
+import hmac
 import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, convert, json, structs
 
 from ..protocol import jsonrpc
 from ..protocol.errors import InvalidParams, MissingClientCapability
 from ..protocol.model import Audio, Image, Json, PromptMessage, Text, Tool
 from ..protocol.revisions import Revision
+from .context import AskFailed, Unanswered
 from .dispatch import Request
 from .elicitation import form_schema
-from .failures import AskFailed, Unanswered
 
 T = TypeVar("T")
+# Seconds within which a client has to come back with its answers.
 STATE_LIFETIME = 3600
-"""Seconds within which a client has to come back with its answers."""
 
 
 class Elicited(Struct, Generic[T]):
@@ -45,7 +44,7 @@ class Sampled(Struct, rename="camel"):
     """What the client's model said; `content` is one piece of content, or several, as the client sent it."""
 
     role: str
-    content: Any
+    content: Json | list[Json]
     model: str
     stop_reason: str | None = None
 
@@ -54,6 +53,11 @@ class Sampled(Struct, rename="camel"):
         """The text in it, joined."""
         pieces = self.content if isinstance(self.content, list) else [self.content]
         return "".join(piece["text"] for piece in pieces if piece.get("type") == "text")
+
+    def __post_init__(self) -> None:
+        pieces = self.content if isinstance(self.content, list) else [self.content]
+        if not all(isinstance(piece.get("text"), str) for piece in pieces if piece.get("type") == "text"):
+            raise ValueError("$.content: the text of a text is no string")
 
 
 class Root(Struct):
@@ -71,8 +75,8 @@ class Question(Struct, Generic[T], kw_only=True, rename="camel"):
     """Something to ask of the client. `key` names it where questions travel in results; by default a key is made."""
 
     method: ClassVar[str]
+    # What the client has to offer within the capability.
     needs: ClassVar[Json] = {}
-    """What the client has to offer within the capability."""
     key: str | None = None
 
     @property
@@ -102,17 +106,17 @@ class Elicit(Question[Elicited[T]]):
 
     def params(self, revision: Revision) -> Json:
         form: Any = self.schema
-        schema = form_schema(form, lists=revision.elicits_lists)
-        return {"mode": "form", "message": self.message, "requestedSchema": schema}
+        asked = form_schema(form, lists=revision.elicits_lists)
+        return {"mode": "form", "message": self.message, "requestedSchema": asked}
 
     def allowed_by(self, offered: Json) -> bool:
         return "form" in offered or "url" not in offered
 
     def read(self, answer: Raw) -> Elicited[T]:
-        elicited = msgspec.json.decode(answer, type=Elicited[Any])
+        elicited = json.decode(answer, type=Elicited[Any])
         if not elicited.accepted:
             return Elicited(elicited.action)
-        return Elicited("accept", msgspec.convert(elicited.content or {}, self.schema))
+        return Elicited("accept", convert({} if elicited.content is None else elicited.content, self.schema))
 
 
 class ElicitUrl(Question[Elicited[None]]):
@@ -130,7 +134,7 @@ class ElicitUrl(Question[Elicited[None]]):
         return {"mode": "url", "message": self.message, "url": self.url, "elicitationId": self.id}
 
     def read(self, answer: Raw) -> Elicited[None]:
-        return Elicited(msgspec.json.decode(answer, type=Elicited[Any]).action)
+        return Elicited(json.decode(answer, type=Elicited[Any]).action)
 
 
 class Sample(Question[Sampled]):
@@ -152,15 +156,13 @@ class Sample(Question[Sampled]):
         said = [PromptMessage("user", Text(self.messages))] if isinstance(self.messages, str) else self.messages
         if wrong := [message.content for message in said if not isinstance(message.content, Text | Image | Audio)]:
             raise TypeError(f"a message to sample from is Text, Image or Audio, not {type(wrong[0]).__name__}")
-        messages = [{"role": message.role, "content": revision.content(message.content)} for message in said]
-        fields = zip(self.__struct_encode_fields__, msgspec.structs.astuple(self), strict=True)
-        return {**dict(fields), "messages": messages}
+        return {**dict(zip(self.__struct_encode_fields__, structs.astuple(self), strict=True)), "messages": said}
 
     def allowed_by(self, offered: Json) -> bool:
         return self.tools is None or "tools" in offered
 
     def read(self, answer: Raw) -> Sampled:
-        return msgspec.json.decode(answer, type=Sampled)
+        return json.decode(answer, type=Sampled)
 
 
 class Roots(Question[list[Root]]):
@@ -169,7 +171,21 @@ class Roots(Question[list[Root]]):
     method = "roots/list"
 
     def read(self, answer: Raw) -> list[Root]:
-        return msgspec.json.decode(answer, type=_Roots).roots
+        return json.decode(answer, type=_Roots).roots
+
+
+def seal(secret: bytes, content: bytes) -> str:
+    """The content with its signature: no client can change it, but each can read it."""
+    return urlsafe_b64encode(hmac.digest(secret, content, "sha256") + content).decode()
+
+
+def unseal(secret: bytes, sealed: str) -> bytes:
+    """What was sealed. Raises ValueError for anything else."""
+    content = urlsafe_b64decode(sealed.encode())[32:]
+    # Compared as a whole: reading base64 passes over what it does not know and what comes after its end.
+    if not hmac.compare_digest(sealed.encode(), seal(secret, content).encode()):
+        raise ValueError("this is not what was sealed")
+    return content
 
 
 class State(Struct):
@@ -190,8 +206,12 @@ class Asking:
         self._count = 0
         self._open: dict[str, Json] = {}
         self._state = State(self._digest(), expires=0)
-        if not self._revision.opens:
-            self._recall(request.call.params)
+        params, session = request.call.params, request.conversation.session
+        self._capabilities = session.capabilities if self._revision.opens else params.meta.capabilities
+        if not self._revision.opens and params.request_state is not UNSET:
+            self._state = self._opened(params.request_state)
+        if not self._revision.opens and params.input_responses is not UNSET:
+            self._state.answers.update(params.input_responses)
 
     async def one(self, question: Question[T]) -> T:
         """The answer to one question."""
@@ -201,7 +221,10 @@ class Asking:
     async def all(self, *questions: Question[Any]) -> list[Any]:
         """The answers, in order. Raises MissingClientCapability, AskFailed, Unanswered."""
         for question in questions:
-            self._check(question)
+            offered = getattr(self._capabilities, question.capability)
+            asks = question.method in self._revision.asks and isinstance(offered, dict)
+            if not asks or not question.allowed_by(offered):
+                raise MissingClientCapability({question.capability: question.needs})
         if self._revision.opens:
             return [await self._ask_now(question) for question in questions]
         answers = [self._recalled(question) for question in questions]
@@ -212,22 +235,13 @@ class Asking:
     async def once(self, key: str, step: Callable[[], Awaitable[T]]) -> T:
         """What the step returned when it was done first, as JSON has it."""
         if key not in self._state.done:
-            self._state.done[key] = Raw(msgspec.json.encode(await step()))
-        done: T = msgspec.json.decode(self._state.done[key])
+            self._state.done[key] = Raw(json.encode(await step()))
+        done: T = json.decode(self._state.done[key])
         return done
 
-    def _check(self, question: Question[Any]) -> None:
-        request = self._request
-        opened = request.conversation.session.capabilities
-        capabilities = opened if self._revision.opens else request.call.meta.capabilities
-        offered = getattr(capabilities, question.capability)
-        asks = question.method in self._revision.asks and isinstance(offered, dict)
-        if not asks or not question.allowed_by(offered):
-            raise MissingClientCapability({question.capability: question.needs})
-
     async def _ask_now(self, question: Question[T]) -> T:
-        params = question.params(self._revision)
-        answer = await self._request.conversation.ask(self._request, question.method, params)
+        request, params = self._request, question.params(self._revision)
+        answer = await request.conversation.ask(request, question.method, params)
         try:
             return question.read(answer)
         except (ValueError, RecursionError) as problem:
@@ -241,7 +255,7 @@ class Asking:
         """
         self._count += 1
         request = self._revision.input_request(question.method, question.params(self._revision))
-        digest = sha256(msgspec.json.encode(request)).hexdigest()[:8]
+        digest = sha256(json.encode(request)).hexdigest()[:8]
         key = question.key or f"{self._count}-{question.capability}-{digest}"
         if key not in self._state.answers:
             self._open[key] = request
@@ -254,20 +268,14 @@ class Asking:
     def _result(self) -> bytes:
         """The result with the open questions."""
         self._state.expires = time.time() + STATE_LIFETIME
-        sealed = self._request.server.seal.close(msgspec.json.encode(self._state))
+        sealed = seal(self._request.server.secret, json.encode(self._state))
         return jsonrpc.encode(self._revision.input_required(self._open, sealed))
 
-    def _recall(self, params: Any) -> None:
-        """Take in what the client has brought back. Raises InvalidParams for a state not given for this request."""
-        if params.request_state is not msgspec.UNSET:
-            self._state = self._opened(params.request_state)
-        if params.input_responses is not msgspec.UNSET:
-            self._state.answers.update(params.input_responses)
-
     def _opened(self, sealed: str) -> State:
+        """What the client has brought back. Raises InvalidParams for a state that was not given for this request."""
         where = "Invalid params: $.params.requestState"
         try:
-            state = msgspec.json.decode(self._request.server.seal.open(sealed), type=State)
+            state = json.decode(unseal(self._request.server.secret, sealed), type=State)
         except ValueError:
             raise InvalidParams(f"{where}: not one that this server has given") from None
         if state.digest != self._state.digest:
@@ -279,6 +287,6 @@ class Asking:
     def _digest(self) -> str:
         """What tells this request from others: on whose behalf it comes, its method, and what it is about."""
         call = self._request.call
-        params: Json = {"arguments": {}, **msgspec.json.decode(call.raw)}
+        params: Json = {"arguments": {}, **json.decode(call.raw)}
         chosen = [self._request.principal, call.method, *map(params.get, ("name", "uri", "arguments"))]
-        return sha256(msgspec.json.encode(chosen, order="deterministic")).hexdigest()
+        return sha256(json.encode(chosen, order="deterministic")).hexdigest()

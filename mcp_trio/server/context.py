@@ -1,6 +1,4 @@
-"""What a tool, a resource or a prompt sees of the request that runs it."""
-
-from __future__ import annotations
+"""What a tool, a resource or a prompt sees of the request that runs it, and how it may end but by returning."""
 
 from collections.abc import Awaitable, Callable
 from functools import cached_property
@@ -21,13 +19,28 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class ToolError(Exception):
+    """A failure that the client and its model are told of, in these words. Any other exception is masked."""
+
+
+class AskFailed(Exception):
+    """The client answered a question with an error, or can no longer answer it."""
+
+
+class Unanswered(BaseException):
+    """Ends a function whose questions have to go out in its `result`. No `except Exception` may stop it."""
+
+    def __init__(self, result: Callable[[], bytes]) -> None:
+        self.result = result
+
+
 class Context:
     """A request's own: how far it is, what it has to say, whom it can ask.
 
     A function gets one by a parameter annotated with this class; the parameter is no part of its schema.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: "Request") -> None:
         self._request = request
         self._progress = float("-inf")
 
@@ -54,7 +67,7 @@ class Context:
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Tell the client how far the request is, if it wants to know. What does not increase is not told."""
-        token = self._request.call.meta.progress_token
+        token = self._request.call.params.meta.progress_token
         if token is not msgspec.UNSET and self._progress < done < inf:
             self._progress = done
             known = total if total is not None and isfinite(total) else None
@@ -67,38 +80,38 @@ class Context:
         if level not in LEVELS:
             raise ValueError(f"log level {level!r}: it is one of {', '.join(LEVELS)}")
         call, session = self._request.call, self._request.conversation.session
-        wanted = (session.log_level or "info") if call.revision.opens else call.meta.log_level
+        wanted = (session.log_level or "info") if call.revision.opens else call.params.meta.log_level
         if wanted and LEVELS.index(level) >= LEVELS.index(wanted):
-            shown = msgspec.Raw(encode(data))  # any JSON goes out as it is: null too, and a user's own structs
-            params = {"level": call.revision.levels[level], "logger": logger, "data": shown}
+            # Any JSON goes out as it is: null too, and a user's own structs.
+            params = {"level": call.revision.levels[level], "logger": logger, "data": msgspec.Raw(encode(data))}
             self._request.tell("notifications/message", params)
         await self._let_others()
 
-    async def elicit(self, message: str, schema: type[T], *, key: str | None = None) -> Elicited[T]:
+    async def elicit(self, message: str, schema: type[T], *, key: str | None = None) -> "Elicited[T]":
         """Ask the user to fill in a form with the fields of a flat dataclass, Struct or TypedDict."""
         from .ask import Elicit
 
         return await self._questions.one(Elicit(message, schema, key=key))
 
-    async def elicit_url(self, message: str, url: str, id: str, *, key: str | None = None) -> Elicited[None]:
+    async def elicit_url(self, message: str, url: str, id: str, *, key: str | None = None) -> "Elicited[None]":
         """Ask the user to visit a page. Accepted means that the user has agreed to, not that it is done."""
         from .ask import ElicitUrl
 
         return await self._questions.one(ElicitUrl(message, url, id, key=key))
 
-    async def sample(self, messages: str | list[PromptMessage], *, max_tokens: int, **options: Any) -> Sampled:
+    async def sample(self, messages: str | list[PromptMessage], *, max_tokens: int, **options: Any) -> "Sampled":
         """Have the client's model say something; `options` are those of `Sample`."""
         from .ask import Sample
 
         return await self._questions.one(Sample(messages, max_tokens=max_tokens, **options))
 
-    async def roots(self, *, key: str | None = None) -> list[Root]:
+    async def roots(self, *, key: str | None = None) -> "list[Root]":
         """The places that the client lets the server work in."""
         from .ask import Roots
 
         return await self._questions.one(Roots(key=key))
 
-    async def ask(self, *questions: Question[Any]) -> list[Any]:
+    async def ask(self, *questions: "Question[Any]") -> list[Any]:
         """Ask several things in one round; the answers come in the same order."""
         return await self._questions.all(*questions)
 
@@ -114,13 +127,12 @@ class Context:
 
         That is for long work over HTTP. Where a client cannot come back, nothing happens.
         """
-        let_go = getattr(self._request.channel, "let_go", None)  # only HTTP's channels have it
-        if let_go is not None:
+        if let_go := getattr(self._request.channel, "let_go", None):  # only HTTP's channels have it
             let_go(round(retry * 1000))
         await self._let_others()
 
     @cached_property
-    def _questions(self) -> Asking:
+    def _questions(self) -> "Asking":
         from .ask import Asking  # most servers never ask
 
         return Asking(self._request)

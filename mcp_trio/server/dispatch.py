@@ -2,16 +2,16 @@
 
 The fast path: a request runs in the turn of the task that read it until it first waits. Only then the reader's role
 goes to a fresh task, and this one is the request's own, under the cancel scope that it read in. So a request that
-does not wait costs no task, no wake-up and no scope of its own; see `Reader.run`.
+does not wait costs no task, no wake-up and no scope of its own; see `Relay`.
 """
 
 from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextvars import copy_context
-from functools import partial
+from dataclasses import dataclass
 from time import perf_counter
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,23 +21,25 @@ import trio
 
 from ..protocol import jsonrpc, params
 from ..protocol.errors import InternalError, InvalidRequest, ProtocolError, kind_of
-from ..protocol.jsonrpc import Id
 from ..protocol.model import Json, Text, ToolResult
+from ..protocol.revisions import Revision
 from ..protocol.session import Answer, Batch, Call, Event, Notice, Refusal, Session
-from .failures import AskFailed, ToolError, Unanswered
+from .context import AskFailed, ToolError, Unanswered
 from .handlers import HANDLERS
 
 if TYPE_CHECKING:
-    from ..protocol.revisions import Revision
     from .app import Server
 
 log = logging.getLogger("mcp_trio")
 
+# Seconds that a reader serves requests which do not wait, before others get their turn.
 TURN = 0.002
-"""Seconds that a reader serves requests which do not wait, before others get their turn."""
 
-Reply = Callable[[bytes | None], None]
-Running = Coroutine[Any, Any, bytes]
+Running = Coroutine[Any, Any, bytes | None]
+Rest = Awaitable[bytes | None]
+Work = Call | Batch
+# The request (of a batch: None), and its reply or, where it waits, what goes on with it.
+Begun = tuple["Request | None", bytes | None, Rest | None]
 
 
 class Channel(Protocol):
@@ -63,25 +65,16 @@ class Wire(Channel, Protocol):
 class Request:
     """One request while it is carried out."""
 
-    __slots__ = ("call", "channel", "conversation", "ended", "error", "scope")
+    __slots__ = ("call", "channel", "conversation", "ended", "error", "principal", "scope", "server")
 
     def __init__(self, call: Call, conversation: Conversation, channel: Channel) -> None:
         self.call = call
         self.conversation = conversation
+        self.server, self.principal = conversation.server, conversation.principal
         self.channel = channel
         self.scope: trio.CancelScope | None = None  # from the first wait on
         self.ended = False
         self.error: ProtocolError | None = None  # what the reply says, where it is an error
-
-    @property
-    def server(self) -> Server:
-        """The server that carries it out."""
-        return self.conversation.server
-
-    @property
-    def principal(self) -> str | None:
-        """On whose behalf it comes."""
-        return self.conversation.principal
 
     def tell(self, method: str, params: Json) -> None:
         """Send the client a notification about this request, while it goes on."""
@@ -90,17 +83,11 @@ class Request:
             self.conversation.tell(self.channel, self.call.revision, method, params)
 
 
-class Pending:
-    """A question on its way, until the client answers, or never will."""
+class Pending(msgspec.Struct):
+    """A question on its way, until it is settled: the client has answered, or never will."""
 
-    def __init__(self) -> None:
-        self.settled = trio.Event()
-        self.answer: Answer | None = None
-
-    def settle(self, answer: Answer | None) -> None:
-        """This is the answer; None: there will be none."""
-        self.answer = answer
-        self.settled.set()
+    settled: trio.Event
+    answer: Answer | None = None
 
 
 class Conversation:
@@ -111,7 +98,7 @@ class Conversation:
         self.channel = channel
         self.principal: str | None = None
         self.session = Session(server.revisions, stated)
-        self.waiting: dict[Id, Request] = {}
+        self.waiting: dict[jsonrpc.Id, trio.CancelScope] = {}
         self.subscribed: set[str] = set()
         self._asked: dict[str, Pending] = {}
         self._gone = False
@@ -129,7 +116,7 @@ class Conversation:
         """Put a question to the client, in a revision whose server may ask, and wait for the answer."""
         revision = request.call.revision
         id = f"ask-{secrets.token_hex(8)}"  # not to be guessed: whoever knows it can answer
-        pending = self._asked[id] = Pending()
+        pending = self._asked[id] = Pending(trio.Event())
         try:
             if not self._gone:
                 request.channel.send(revision.question(id, method, params))
@@ -140,25 +127,54 @@ class Conversation:
             raise
         finally:
             del self._asked[id]
-        if pending.answer is None:
+        if (answer := pending.answer) is None:
             raise AskFailed("the client has gone")
-        if pending.answer.result is None:
-            error = bytes(pending.answer.error or b"").decode()
-            raise AskFailed(f"the client answered {method} with an error: {error}")
-        return pending.answer.result
+        if answer.result is None:
+            raise AskFailed(f"the client answered {method} with an error: {bytes(answer.error or b'').decode()}")
+        return answer.result
 
-    def begin(self, call: Call, channel: Channel) -> tuple[Request, Running]:
-        """A request, ready to run. Raises InvalidRequest where its id is in use."""
-        if call.id in self.waiting:
-            raise InvalidRequest(f"Invalid request: $.id: {call.id!r} belongs to a request that is still running")
-        request = Request(call, self, channel)
-        return request, serve(request)
+    def begin(self, work: Work, channel: Channel) -> Begun:
+        """Run a request, or a batch, in this task's turn, until it ends or first waits.
 
-    def note(self, event: Event) -> None:
+        It runs in a copy of the context, so that what it sets there does not reach the next request. Where it waits,
+        the copy becomes this task's, which is to go on with it in `carry_on`.
+        """
+        request = Request(work, self, channel) if isinstance(work, Call) else None
+        running: Running = serve(request) if request else self._gather(work, channel)
+        context = copy_context()
+        try:
+            trap = context.run(running.send, None)
+        except StopIteration as done:
+            return request, done.value, None
+        trio.lowlevel.current_task().context = context
+        return request, None, resume(running, trap)
+
+    async def carry_on(self, request: Request | None, rest: Rest, scope: trio.CancelScope) -> bytes | None:
+        """Be the task of what waits, under a scope that ends it: now a request can be cancelled, and gets no reply."""
+        if request is None:
+            return await rest
+        request.scope = scope
+        self.waiting[request.call.id] = scope
+        try:
+            reply = await rest
+            return None if scope.cancel_called else reply
+        finally:
+            del self.waiting[request.call.id]
+
+    async def _gather(self, work: Work, channel: Channel) -> bytes | None:
+        """The replies to a batch, which go out together when the last is there."""
+        events = work.events if isinstance(work, Batch) else [work]
+        replies: list[bytes] = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(Relay(self, channel, nursery, replies.append, iter(events)).run)
+        return b"[%b]" % b",".join(replies) if replies else None
+
+    def note(self, event: Event | None) -> None:
         """Take in a notification, or an answer to a question."""
         if isinstance(event, Answer):
             if isinstance(event.id, str) and (pending := self._asked.get(event.id)):
-                pending.settle(event)
+                pending.answer = event
+                pending.settled.set()
         elif isinstance(event, Notice) and event.method == "notifications/cancelled":
             self._cancel(event)
         elif isinstance(event, Notice) and event.method == "notifications/initialized":
@@ -170,16 +186,15 @@ class Conversation:
             cancelled: params.Cancelled = params.decode(event.method, event.raw)
         except msgspec.MsgspecError:
             return
-        request = self.waiting.get(cancelled.request_id)
-        if request is not None and request.scope is not None:
+        if scope := self.waiting.get(cancelled.request_id):
             log.debug("request %r cancelled by the client: %s", cancelled.request_id, cancelled.reason)
-            request.scope.cancel()
+            scope.cancel()
 
     def hang_up(self) -> None:
         """The client sends no more: nothing will answer our questions, and nobody waits for news."""
         self._gone = True
         for pending in self._asked.values():
-            pending.settle(None)
+            pending.settled.set()
         self.server.subscriptions.closed(self)
 
 
@@ -187,49 +202,54 @@ async def serve(request: Request) -> bytes:
     """Carry a request out. Whatever fails in it, the reply says so; nothing else of it gets out."""
     call = request.call
     try:
+        if call.id in request.conversation.waiting:
+            raise InvalidRequest(f"Invalid request: $.id: {call.id!r} belongs to a request that is still running")
         return jsonrpc.encode_result(call.id, await HANDLERS[call.method](request))
-    except BaseException as problem:  # a handler that calls sys.exit() ends its request, not the server
-        stop, failure = _parted(problem)
-        if stop is not None:
-            if failure is not None:
-                log.error("%s failed while it was stopped", call.method, exc_info=failure)
-            raise stop from None
+    except STOPS:
+        raise
+    except BaseExceptionGroup as group:  # of a nursery; what stops it from outside goes before what failed
+        stop, failures = group.split(STOPS)
+        if stop is None:
+            return _reply_to(request, _one_of(group))
+        if failures is not None:
+            log.error("%s failed while it was stopped", call.method, exc_info=failures)
+        raise stop from None
+    except BaseException as failure:  # a handler that calls sys.exit() ends its request, not the server
         return _reply_to(request, failure)
     finally:
         request.ended = True
 
 
-_STOPS = (trio.Cancelled, KeyboardInterrupt, GeneratorExit)
+STOPS = (trio.Cancelled, KeyboardInterrupt)
 
 
-def _parted(problem: BaseException) -> tuple[BaseException | None, BaseException | None]:
-    """What stops a request from outside, and what failed in it, taken out of the groups that nurseries make."""
-    if not isinstance(problem, BaseExceptionGroup):
-        return (problem, None) if isinstance(problem, _STOPS) else (None, problem)
-    stop: BaseException | None
-    failure: BaseException | None
-    stop, failure = problem.split(_STOPS)
-    while isinstance(failure, BaseExceptionGroup):
-        if len(failure.exceptions) > 1 and failure.split(Unanswered)[1] is not None:
-            break
-        failure = failure.exceptions[0]
-    return stop, failure
+def _one_of(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What a group says to the client: what was asked if that is all, what its tools' errors say, or nothing."""
+    alone = leaves(failures)
+    if len(alone) == 1 or all(isinstance(one, Unanswered) for one in alone):
+        return alone[0]
+    told = all(isinstance(one, ToolError | AskFailed) for one in alone)
+    return ToolError("\n".join(map(str, alone))) if told else failures
 
 
-def _reply_to(request: Request, failure: BaseException | None) -> bytes:
+def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """The exceptions in a group and in its groups."""
+    nested = [leaves(one) if isinstance(one, BaseExceptionGroup) else [one] for one in group.exceptions]
+    return [one for some in nested for one in some]
+
+
+def _reply_to(request: Request, failure: BaseException) -> bytes:
     """The reply to a request that failed."""
-    call = request.call
     if isinstance(failure, Unanswered):
-        return jsonrpc.encode_result(call.id, failure.result())
-    if isinstance(failure, ToolError | AskFailed):
-        failure = InternalError(str(failure))
-    if isinstance(failure, ProtocolError):
-        try:
-            return _failure(request, failure)
-        except (TypeError, ValueError, RecursionError) as problem:  # its data is no JSON
-            failure = problem
+        return jsonrpc.encode_result(request.call.id, failure.result())
+    error = InternalError(str(failure)) if isinstance(failure, ToolError | AskFailed) else failure
+    try:
+        if isinstance(error, ProtocolError):
+            return _failure(request, error)
+    except (TypeError, ValueError, RecursionError) as problem:  # its data is no JSON
+        failure = problem
     reference = secrets.token_hex(4)
-    log.error("%s failed (reference %s)", call.method, reference, exc_info=failure)
+    log.error("%s failed (reference %s)", request.call.method, reference, exc_info=failure)
     return _failure(request, InternalError(f"Internal error (reference {reference})"))
 
 
@@ -238,143 +258,101 @@ def _failure(request: Request, error: ProtocolError) -> bytes:
     call, revision = request.call, request.call.revision
     if call.method == "tools/call" and kind_of(error) in revision.tool_failures:
         result = ToolResult([Text(error.message)], is_error=True)
-        return jsonrpc.encode_result(call.id, revision.encode_tool_result(result))
+        return jsonrpc.encode_result(call.id, jsonrpc.encode(revision.tool_result(result)))
     reply = jsonrpc.encode_error(call.id, revision.error(error))
     request.error = error
     return reply
 
 
-class Gather:
-    """The replies to a batch, which go out together when the last is there."""
+@dataclass(eq=False)
+class Relay:
+    """Serves events one after the other, until a request waits: its task is that request's, and a fresh one goes on."""
 
-    def __init__(self, events: list[Event], reply: Reply) -> None:
-        self._reply = reply
-        self._owed = sum(isinstance(event, Call | Refusal) for event in events)
-        self._replies: list[bytes] = []
-
-    def __call__(self, message: bytes | None) -> None:
-        if message is not None:
-            self._replies.append(message)
-        self._owed -= 1
-        if self._owed == 0 and self._replies:
-            self._reply(b"[%b]" % b",".join(self._replies))
-
-
-class Reader:
-    """Serves one client on a wire, until its input ends."""
-
-    def __init__(self, conversation: Conversation, wire: Wire, nursery: trio.Nursery) -> None:
-        self._conversation = conversation
-        self._wire = wire
-        self._nursery = nursery
-        self._events: Iterator[tuple[Event, Reply]] = iter(())
+    conversation: Conversation
+    channel: Channel
+    nursery: trio.Nursery
+    reply: Callable[[bytes], None]
+    events: Iterator[Event | None]  # those that are not served yet
+    task: trio.lowlevel.Task | None = None  # the one that serves
 
     async def run(self) -> None:
-        """Read and serve, until a request waits: from then on this task is that request's, and a fresh one reads.
+        """Serve what there is; where a request waits, a fresh task runs this again for the rest."""
+        try:
+            await self._run()
+        except* RuntimeError:  # trio's: a request has left a cancel scope open, or closed one that is not its own
+            log.exception("a request has spoiled the task that it ran in")
+            if self.task is trio.lowlevel.current_task():
+                self.nursery.start_soon(self.run)
 
-        What is read and not served yet stands in `self._events`, where the fresh task goes on.
-        """
+    async def _run(self) -> None:
+        self.task = trio.lowlevel.current_task()
         with trio.CancelScope() as scope:
-            turn_ends = perf_counter() + TURN
             while True:
-                for event, reply in self._events:
-                    if type(event) is not Call:
-                        self._conversation.note(event)
-                    elif (waits := self._start(event, reply)) is not None:
-                        await self._carry_on(scope, *waits, reply)
-                        return
+                turn_ends = perf_counter() + TURN
+                for event in self.events:
+                    if isinstance(event, Work):
+                        request, reply, rest = self.conversation.begin(event, self.channel)
+                        if rest is not None:
+                            self.flush()
+                            self.nursery.start_soon(self.run)
+                            reply = await self.conversation.carry_on(request, rest, scope)
+                        if reply is not None:
+                            self.reply(reply)
+                        if rest is not None:
+                            return
+                    elif isinstance(event, Refusal):
+                        self.reply(event.data)
+                    else:
+                        self.conversation.note(event)
                     if perf_counter() > turn_ends:
-                        self._wire.flush()
+                        self.flush()
                         await trio.lowlevel.checkpoint()
                         turn_ends = perf_counter() + TURN
-                self._wire.flush()
-                await self._wire.drained()
-                messages = await self._wire.receive()
-                if not messages:  # the input has ended: what runs may finish, within the grace
-                    self._conversation.hang_up()
-                    self._nursery.cancel_scope.deadline = trio.current_time() + self._conversation.server.grace
+                self.flush()
+                if not await self.read_on():
                     return
-                turn_ends = perf_counter() + TURN
-                self._events = self._read(messages)
 
-    def _read(self, messages: list[bytes | None]) -> Iterator[tuple[Event, Reply]]:
-        """What the messages mean, each looked at when those before it have been begun."""
-        receive, reply = self._conversation.session.receive, self._reply
-        for data in messages:
-            event = receive(data)
-            if type(event) is Call:  # as most are
-                yield event, reply
-                continue
-            to = Gather(event.events, reply) if type(event) is Batch else reply
-            for part in event.events if type(event) is Batch else [event]:
-                if isinstance(part, Refusal):
-                    to(part.data)
-                elif part is not None:
-                    yield part, to
+    def flush(self) -> None:
+        """A turn ends."""
 
-    def _start(self, call: Call, reply: Reply) -> tuple[Request, Running, Any] | None:
-        """Run a request up to its end, or to its first wait: then the request, its coroutine and what it waits for."""
-        try:
-            request, running = self._conversation.begin(call, self._wire)
-        except InvalidRequest as error:
-            reply(jsonrpc.encode_error(call.id, call.revision.error(error)))
-            return None
-        message, trap = first_step(running)
-        if message is None:
-            return request, running, trap
-        reply(message)
-        return None
-
-    async def _carry_on(
-        self, scope: trio.CancelScope, request: Request, running: Running, trap: Any, reply: Reply
-    ) -> None:
-        """Be the task of a request that waits, having handed the reader's role on."""
-        request.scope = scope
-        waiting = self._conversation.waiting
-        waiting[request.call.id] = request
-        self._wire.flush()
-        self._nursery.start_soon(self.run)
-        message = None  # there is no reply to a request that was cancelled
-        try:
-            message = await resume(running, trap)
-        finally:
-            del waiting[request.call.id]
-            reply(message if not scope.cancel_called else None)
-
-    def _reply(self, message: bytes | None) -> None:
-        if message is not None:
-            self._wire.send(message)
+    async def read_on(self) -> bool:
+        """Wait for more events. False: there will be none."""
+        return False
 
 
-def first_step(running: Running) -> tuple[bytes | None, Any]:
-    """Run a request in this task's turn, until it ends or first waits: its reply, or None and what it waits for.
+class Reader(Relay):
+    """Serves one client on a wire, until its input ends."""
 
-    It runs in a copy of the context, so that what it sets there does not reach the next request. Where it waits, the
-    copy becomes this task's: the request goes on in it, by `resume`.
-    """
-    context = copy_context()
-    try:
-        trap = context.run(running.send, None)
-    except StopIteration as done:
-        return done.value, None
-    trio.lowlevel.current_task().context = context
-    return None, trap
+    channel: Wire
+
+    def flush(self) -> None:
+        """Write what was sent in the turn."""
+        self.channel.flush()
+
+    async def read_on(self) -> bool:
+        """Wait for messages; each is looked at when those before it have been begun."""
+        await self.channel.drained()
+        messages = await self.channel.receive()
+        if not messages:  # the input has ended: what runs may finish, within the grace
+            self.conversation.hang_up()
+            self.nursery.cancel_scope.deadline = trio.current_time() + self.conversation.server.grace
+        self.events = map(self.conversation.session.receive, messages)
+        return bool(messages)
 
 
 @coroutine
-def resume(running: Running, trap: Any) -> Generator[Any, Any, bytes]:
+def resume(running: Running, trap: Any) -> Generator[Any, Any, bytes | None]:
     """Go on with a coroutine that has waited once already: this and every later wait becomes the task's own."""
-    while True:
-        try:
-            sent = yield trap
-        except BaseException as problem:  # passed on, whatever it is
-            step = partial(running.throw, problem)
-        else:
-            step = partial(running.send, sent)
-        try:
-            trap = step()
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
+    step: Callable[[Any], Any]
+    try:
+        while True:
+            try:
+                step, what = running.send, (yield trap)
+            except BaseException as problem:  # passed on, whatever it is
+                step, what = running.throw, problem
+            trap = step(what)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
 
 
 async def converse(server: Server, wire: Wire) -> None:
@@ -382,6 +360,6 @@ async def converse(server: Server, wire: Wire) -> None:
     conversation = Conversation(server, wire)
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(Reader(conversation, wire, nursery).run)
+            nursery.start_soon(Reader(conversation, wire, nursery, wire.send, iter(())).run)
     finally:
         conversation.hang_up()

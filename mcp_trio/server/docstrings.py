@@ -1,7 +1,5 @@
 """Descriptions of parameters, out of docstrings in the styles of Google, NumPy and Sphinx."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from typing import NamedTuple

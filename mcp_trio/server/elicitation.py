@@ -5,18 +5,14 @@ A choice gets titles by JSON Schema's own words for them, beside its type:
 choices it is `anyOf`.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
 from ..protocol.model import Json
 from .schema import filled, located, schema_of
 
-_KINDS = ("string", "number", "integer", "boolean", "array")
 _KEYS = "type title description minLength maxLength minimum maximum format minItems maxItems items".split()
 _KEYS += "enum enumNames oneOf default".split()
-_FORMATS = ("email", "uri", "date", "date-time")
 
 
 @cache
@@ -41,12 +37,12 @@ def _field(name: str, schema: Json, lists: bool) -> Json:
     kind = schema.get("type")
     if kind == "array":
         schema = schema | {"items": _choices(name, schema.get("items", {}), lists)}
-    elif kind not in _KINDS or ("enum" in schema and kind != "string"):
+    elif kind not in ("string", "number", "integer", "boolean") or ("enum" in schema and kind != "string"):
         raise TypeError(f"{name}: a form's field is a str, int, float, bool, a choice of strings or a list of those")
     if "oneOf" in schema:
         schema = schema | _titled(schema["oneOf"], lists)
     kept = {key: schema[key] for key in _KEYS if schema.get(key) is not None}
-    if kept.get("format") not in _FORMATS:
+    if kept.get("format") not in ("email", "uri", "date", "date-time"):
         kept.pop("format", None)
     if not lists and kind != "boolean":
         kept.pop("default", None)

@@ -1,22 +1,17 @@
 """A user's function: called with its arguments and its Context, in the loop or in a thread."""
 
-from __future__ import annotations
-
-import functools
 import inspect
-from collections.abc import Callable
 from typing import Any
 
 import trio
 
 from ..protocol.errors import InvalidArguments
-from ..protocol.model import Json
-from . import docstrings
+from ..protocol.model import Json, Model
+from . import docstrings, schema
 from .context import Context
 from .dispatch import Request
-from .schema import Parameters
 
-Called = Callable[..., Any]
+Called = schema.Function
 
 
 class Function:
@@ -34,11 +29,10 @@ class Function:
             raise TypeError(f"@server.{kind} goes on a function that returns its result; {function!r} yields")
         self.name = name
         self.label = f"{kind} {name}"
-        self.parameters = Parameters(function, injected=Context, **options)
+        self.parameters = schema.Parameters(function, injected=Context, **options)
         self.properties: Json = self.parameters.schema.get("properties", {})
-        self._function = self.parameters.call
-        self._context_name = self.parameters.injected_name
-        self._is_async = _is_async(function)
+        layers = (schema.peeled(function), schema.peeled(function).__call__, schema.innermost(function))
+        self._is_async = any(map(inspect.iscoroutinefunction, layers))
 
     def arguments(self, raw: bytes) -> dict[str, Any]:
         """Arguments as they came, typed. Raises InvalidArguments saying whose they are."""
@@ -49,40 +43,34 @@ class Function:
 
     def must_take_strings(self) -> None:
         """What the protocol passes as strings can be taken as strings alone."""
-        for name, schema in self.properties.items():
-            options = schema.get("anyOf", [schema])
+        for name, wanted in self.properties.items():
+            options = wanted.get("anyOf", [wanted])
             if not any(option.get("type", "string") == "string" for option in options):
-                wanted = "annotate it with str, an Enum or a Literal"
-                raise TypeError(f"{self.label}: argument {name!r} comes as a string; {wanted}")
+                raise TypeError(f"{self.label}: argument {name!r} comes as a string; use str, an Enum or a Literal")
 
     async def call(self, request: Request, arguments: dict[str, Any]) -> Any:
         """Run it; it may change `arguments`."""
-        if self._context_name is not None:
-            arguments[self._context_name] = Context(request)
+        if self.parameters.injected_name is not None:
+            arguments[self.parameters.injected_name] = Context(request)
         if self._is_async:
-            return await self._function(**arguments)
-        call = functools.partial(self._function, **arguments)
+            return await self.parameters.call(**arguments)
+
+        def call() -> list[Any]:  # in a list, as trio lets no thread return what is to be awaited
+            return [self.parameters.call(**arguments)]
+
         # A thread cannot be stopped: on cancellation it is left to end by itself, its result thrown away.
-        return await trio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=request.server.threads)
+        (value,) = await trio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=request.server.threads)
+        return await value if inspect.isawaitable(value) else value
 
 
-def described(function: Called, name: str | None = None, description: str | None = None, **given: Any) -> Json:
+def described(kind: type[Model], function: Called, **given: Any) -> Json:
     """How a function is listed: its own name and docstring stand in for those that are not given."""
-    named = _innermost(function)
-    if description is None:
-        description = docstrings.parse(named.__doc__).summary or None
-    return {"name": name or getattr(named, "__name__", type(named).__name__), "description": description, **given}
-
-
-def _innermost(function: Called) -> Called:
-    """The function that a partial one, or one of many layers, has within."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function
-
-
-def _is_async(function: Called) -> bool:
-    """Whether calling it gives something to await; it may be an object that can be called."""
-    function = _innermost(function)
-    called = function if inspect.isroutine(function) else type(function).__call__
-    return inspect.iscoroutinefunction(inspect.unwrap(called)) or inspect.iscoroutinefunction(called)
+    decorator = f"@server.{kind.__name__.lower()}"
+    if unknown := given.keys() - set(kind.__struct_fields__):
+        raise TypeError(f"{decorator} has no option {unknown.pop()!r}; its docstring lists what it has")
+    if not isinstance(given.get("name", ""), str | None):
+        raise TypeError(f"{decorator}(name) wants a string, not {given['name']!r}")
+    named = schema.peeled(function)
+    name, summary = getattr(named, "__name__", type(named).__name__), docstrings.parse(named.__doc__).summary
+    own = {"name": name, "description": summary or None}
+    return {**own, **{option: value for option, value in given.items() if value is not None}}

@@ -1,7 +1,5 @@
 """JSON Schemas written by hand: each is checked once, when registered, and nothing is ever fetched for it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,10 +15,8 @@ _DIALECTS: dict[str, type[jsonschema.protocols.Validator]] = {
     "http://json-schema.org/draft-06/schema": jsonschema.Draft6Validator,
     "http://json-schema.org/draft-04/schema": jsonschema.Draft4Validator,
 }
-_REFERENCES = {"$ref", "$dynamicRef", "$recursiveRef"}
 _OUTSIDE = "which is not within the schema; nothing is fetched: put what it refers to under $defs"
 _DEEPEST = 100
-_LONGEST_MESSAGE = 300
 
 
 class Validator:
@@ -72,7 +68,7 @@ def _resolve_references(schema: dict[str, Any], dialect: str, what: str) -> None
         if id(contents) in seen or not isinstance(contents, dict):
             continue
         seen.add(id(contents))
-        for keyword in _REFERENCES & contents.keys():
+        for keyword in {"$ref", "$dynamicRef", "$recursiveRef"} & contents.keys():
             try:
                 target = resolver.lookup(contents[keyword])
             except referencing.exceptions.Unresolvable:
@@ -82,4 +78,4 @@ def _resolve_references(schema: dict[str, Any], dialect: str, what: str) -> None
 
 
 def _located(error: jsonschema.ValidationError | jsonschema.SchemaError) -> str:
-    return f"{error.json_path}: {error.message[:_LONGEST_MESSAGE]}"
+    return f"{error.json_path}: {error.message:.300}"

@@ -1,9 +1,8 @@
 """A named collection in a fixed order, served in pages, whose changes are told."""
 
-from __future__ import annotations
-
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -15,11 +14,10 @@ if TYPE_CHECKING:
     from .functions import Function
 
 T = TypeVar("T", bound="Function")
+# A way to cut a list: what belongs on the page at a cursor, and the cursor of the next.
+#
+# The items come with their numbers, which stay theirs while others come and go.
 Pages = Callable[[Sequence[tuple[int, Any]], str | None], tuple[Sequence[Any], str | None]]
-"""A way to cut a list: what belongs on the page at a cursor, and the cursor of the next.
-
-The items come with their numbers, which stay theirs while others come and go.
-"""
 
 
 class Registry(Generic[T]):
@@ -37,8 +35,7 @@ class Registry(Generic[T]):
     def add(self, item: T) -> None:
         """Add one; a name can be taken once."""
         if item.name in self._items:
-            advice = "remove it first, or give this one another name"
-            raise ValueError(f"there is a {self._kind} {item.name!r} already; {advice}")
+            raise ValueError(f"there is a {self._kind} {item.name!r} already; remove it, or name this one otherwise")
         self._items[item.name] = (next(self._numbers), item)
         self._encoded.clear()
         self._changed(self.feature)
@@ -53,8 +50,7 @@ class Registry(Generic[T]):
 
     def get(self, name: str) -> T | None:
         """The one of that name."""
-        found = self._items.get(name)
-        return None if found is None else found[1]
+        return self._items[name][1] if name in self._items else None
 
     def find(self, name: str) -> T:
         """The one of that name. Raises InvalidParams where there is none."""
@@ -79,8 +75,7 @@ class Registry(Generic[T]):
         """
         if not cursor and revision in self._encoded:
             return self._encoded[revision]
-        everything = list(self), None
-        items, following = self._pages(list(self._items.values()), cursor) if revision.pages else everything
+        items, following = self._pages(list(self._items.values()), cursor) if revision.pages else (list(self), None)
         encoded = encode(revision.listing({key: [item.listed for item in items]}, following))
         if not cursor:
             self._encoded[revision] = encoded
@@ -89,25 +84,22 @@ class Registry(Generic[T]):
 
 def in_pages_of(size: int | None) -> Pages:
     """Pages of so many items; None: all on one."""
-    if size is not None and size < 1:
-        raise ValueError(f"a page has at least one item, not {size}")
+    if size is not None and (type(size) is not int or size < 1):
+        raise ValueError(f"a page is a number of items, at least one item, not {size!r}")
 
     def page(items: Sequence[tuple[int, Any]], cursor: str | None) -> tuple[Sequence[Any], str | None]:
         after = _number(cursor) if cursor else 0
         left = [(number, item) for number, item in items if number > after]
         shown = left[:size]
-        more = len(shown) < len(left)
-        following = urlsafe_b64encode(b"after:%d" % shown[-1][0]).decode() if more else None
+        following = urlsafe_b64encode(b"after:%d" % shown[-1][0]).decode() if len(shown) < len(left) else None
         return [item for _, item in shown], following
 
     return page
 
 
 def _number(cursor: str) -> int:
-    try:
+    with suppress(ValueError):
         word, _, number = urlsafe_b64decode(cursor.encode()).decode().partition(":")
         if word == "after" and number.isdecimal():
             return int(number)
-    except ValueError:
-        pass
     raise InvalidParams("Invalid cursor")

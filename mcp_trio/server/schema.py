@@ -4,25 +4,21 @@ msgspec decodes; what it takes and what the schema says agree, and where msgspec
 integer there) this module makes up for it.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 import inspect
 import re
-import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
-from types import SimpleNamespace, UnionType
-from typing import Any, Literal, Union
+from types import GenericAlias, SimpleNamespace, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
-import msgspec.inspect as shapes
+from msgspec import inspect as shapes
 from msgspec.structs import asdict
 
-from ..protocol.errors import InvalidArguments
-from ..protocol.jsonrpc import encode, explain
+from ..protocol import errors, jsonrpc
 from . import docstrings
 
 Function = Callable[..., Any]
@@ -48,59 +44,64 @@ class Parameters:
     schema. With `input_schema` that schema is shown and checked; the signature then only converts.
     """
 
+    _extra: Any = None  # the type of **kwargs
+
     def __init__(self, function: Function, *, injected: type | None = None, input_schema: _ByHand = None) -> None:
         self._function = function
         self._names: dict[str, str] = {}  # by the struct's fields
         self._fields: list[Any] = []
-        self._extra: Any = _ABSENT
         self.injected_name: str | None = None
         parameters = inspect.signature(function).parameters.values()
         for parameter in parameters:
+            if parameter.name in ("self", "cls") and parameter.annotation is _ABSENT and "." in _name(function):
+                raise TypeError(f"{_name(function)}: nothing gives it {parameter.name!r}; register the bound method")
             with located(f"{_name(function)}: parameter {parameter.name!r}"):
                 self._add(parameter.replace(annotation=_resolved(parameter.annotation, function, injected)), injected)
         self._positional = [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_ONLY]
+        # The function, called with keyword arguments even where it has positional-only parameters.
         self.call = self._by_keywords if self._positional else function
-        """The function, called with keyword arguments even where it has positional-only parameters."""
-        struct = self._struct()
+        # Names that begin with two underscores are not for fields: those are renamed.
+        closed = not self._extra
+        struct = msgspec.defstruct("_", self._fields, rename=self._names, forbid_unknown_fields=closed, kw_only=True)
+        struct.__doc__ = inspect.getdoc(innermost(function))
         self._decode = msgspec.json.Decoder(struct).decode
+        self._renamed = {field: name for field, name in self._names.items() if field != name}
         self._check: Callable[[Any], None] | None = None
-        self.schema = schema_of(struct, further=Any if self._extra is _ABSENT else self._extra)
+        self.schema = schema_of(struct, further=self._extra or Any)
         self.schema.pop("description", None)
         if input_schema is not None:
-            self.schema = self._suiting(dict(input_schema), self.schema.get("required", ()))
-        is_renamed = any(field != name for field, name in self._names.items())
-        self._in_one_step = not (is_renamed or self._check) and self._extra is _ABSENT
+            self._adopt(input_schema)
+        self._is_plain = not any((self._renamed, self._check, self._extra))
 
     def decode(self, raw: bytes) -> dict[str, Any]:
         """The keyword arguments in a JSON object; InvalidArguments where it does not fit."""
         try:
-            return asdict(self._decode(raw)) if self._in_one_step else self._in_steps(raw)
+            return asdict(self._decode(raw)) if self._is_plain else self._read(raw)
         except _UNFIT:
             pass
         try:
-            return self._in_steps(_with_whole_numbers(raw))
+            return self._read(_with_whole_numbers(raw))
         except _UNFIT as error:
-            raise InvalidArguments(self._reason(explain(error))) from None
+            raise errors.InvalidArguments(self._reason(jsonrpc.explain(error))) from None
 
     def _by_keywords(self, **arguments: Any) -> Any:
         return self._function(*[arguments.pop(name) for name in self._positional], **arguments)
 
-    def _in_steps(self, raw: bytes) -> dict[str, Any]:
+    def _read(self, raw: bytes) -> dict[str, Any]:
         if self._check is not None:
             self._check(msgspec.json.decode(raw))
-        arguments = {self._names[field]: value for field, value in asdict(self._decode(raw)).items()}
-        return arguments if self._extra is _ABSENT else self._further(raw) | arguments
+        arguments = asdict(self._decode(raw))
+        for field, name in self._renamed.items():
+            arguments[name] = arguments.pop(field)
+        return self._further(raw) | arguments if self._extra else arguments
 
     def _further(self, raw: bytes) -> dict[str, Any]:
         """The arguments for **kwargs."""
         everything = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
         if self.injected_name in everything:
-            raise InvalidArguments(f"Unknown argument: {self.injected_name}")
-        further = msgspec.json.encode(
-            {name: everything[name] for name in everything if name not in self._names.values()}
-        )
-        values: dict[str, Any] = msgspec.json.decode(further, type=dict.__class_getitem__((str, self._extra)))
-        return values
+            raise errors.InvalidArguments(f"Unknown argument: {self.injected_name}")
+        others = {name: everything[name] for name in everything if name not in self._names.values()}
+        return dict(msgspec.json.decode(msgspec.json.encode(others), type=GenericAlias(dict, (str, self._extra))))
 
     def _reason(self, unfit: str) -> str:
         properties = self.schema.get("properties", {})
@@ -131,70 +132,62 @@ class Parameters:
         self._fields.append((field, parameter.annotation, *default))
         self._names[field] = parameter.name
 
-    def _struct(self) -> type[msgspec.Struct]:
-        """The arguments as one struct. Names with two underscores are not for fields, so those are renamed."""
-        closed = self._extra is _ABSENT
-        struct = msgspec.defstruct(
-            "arguments", self._fields, rename=self._names, forbid_unknown_fields=closed, kw_only=True, gc=False
-        )
-        struct.__doc__ = inspect.getdoc(_innermost(self._function))
-        return struct
-
-    def _suiting(self, schema: JSONSchema, required: Iterable[str]) -> JSONSchema:
+    def _adopt(self, schema: Mapping[str, Any]) -> None:
         """A schema written by hand has to promise what the function needs, and no more than it takes."""
         what = f"input_schema of {_name(self._function)}"
         self._check = _checker(schema, what)
         if schema.get("type") != "object":
             raise ValueError(f'{what} has the type {schema.get("type")!r}; arguments are an object: "type": "object"')
-        for name in set(required).difference(schema.get("required", ())):
+        for name in set(self.schema.get("required", ())).difference(schema.get("required", ())):
             raise ValueError(f"{what} does not require {name!r}; list it under required, or give it a default")
-        for name in (
-            set(schema.get("properties", ())).difference(self._names.values()) if self._extra is _ABSENT else ()
-        ):
-            raise ValueError(f"{what} has {name!r}, which is no parameter of the function; add it, or **kwargs")
-        return schema
+        unknown = set(schema.get("properties", ())).difference(self._names.values())
+        if unknown and not self._extra:
+            raise ValueError(
+                f"{what} has {unknown.pop()!r}, which is no parameter of the function; add it, or **kwargs"
+            )
+        self.schema = dict(schema)
 
 
 class Returned:
     """What a function returns: its output schema, and the check of it.
 
-    `unstructured` are the classes of content: a function that returns those, text, None or anything at all promises no
+    `content` are its classes: a function that returns those, text, None or anything at all promises no
     structure, and has no schema.
     """
 
-    def __init__(
-        self, function: Function, *, output_schema: _ByHand = None, unstructured: tuple[type, ...] = ()
-    ) -> None:
+    def __init__(self, function: Function, *, output_schema: _ByHand = None, content: tuple[type, ...] = ()) -> None:
         self._check: Callable[[bytes], Any] = msgspec.json.decode
         self.schema: JSONSchema | None = None
         with located(f"{_name(function)}: the return type"):
             annotation = _resolved(inspect.signature(function).return_annotation, function)
             if output_schema is not None:
+                check = _checker(output_schema, f"output_schema of {_name(function)}")
                 self.schema = dict(output_schema)
-                check = _checker(self.schema, f"output_schema of {_name(function)}")
                 self._check = lambda encoded: check(msgspec.json.decode(encoded))
-            elif not _is_unstructured(annotation, (str, type(None), *unstructured)):
+            elif not _is_unstructured(annotation, content):
                 self.schema = schema_of(annotation)
                 self._check = msgspec.json.Decoder(annotation).decode
-        self.is_content = self.schema is None and annotation is not Any
+        self.is_content = self.schema is None and annotation not in (Any, object)
         self.is_object = self.schema is not None and self.schema.get("type") == "object"
 
     def check(self, value: Any) -> Any:
         """The value as JSON's own types, as it will be on the wire; a ValueError, which says where, on a mismatch."""
         try:
-            encoded = encode(value)
+            encoded = jsonrpc.encode(value)
             try:
                 self._check(encoded)
             except ValueError:
                 self._check(_with_whole_numbers(encoded))
             return msgspec.json.decode(encoded)
         except _UNFIT as error:
-            raise ValueError(explain(error)) from None
+            raise ValueError(jsonrpc.explain(error)) from None
 
 
-def _checker(schema: JSONSchema, what: str) -> Callable[[Any], None]:
+def _checker(schema: Mapping[str, Any], what: str) -> Callable[[Any], None]:
     from .jsonschemas import Validator
 
+    if not isinstance(schema, Mapping):
+        raise ValueError(f"{what} wants a JSON Schema as a dict, not {schema!r}")
     return Validator(schema, what=what).check
 
 
@@ -210,41 +203,40 @@ def located(where: str) -> Iterator[None]:
 # Signatures
 
 
-def _innermost(function: Function) -> Any:
-    """The function under partials, decorators and callable objects: it has the name, the docstring and the globals."""
+def peeled(function: Function) -> Any:
+    """The function under partials."""
     while isinstance(function, functools.partial):
         function = function.func
-    function = inspect.unwrap(function)
+    return function
+
+
+def innermost(function: Function) -> Any:
+    """The function under partials, decorators and callable objects: it has the name, the docstring and the globals."""
+    function = inspect.unwrap(peeled(function))
     is_plain = inspect.isroutine(function) or inspect.isclass(function)
     return function if is_plain else inspect.unwrap(type(function).__call__)
 
 
 def _name(function: Function) -> str:
     """As it is written where it stands: `add`, `Calculator.add`."""
-    return str(_innermost(function).__qualname__).rpartition("<locals>.")[2] + "()"
+    return str(innermost(function).__qualname__).rpartition("<locals>.")[2] + "()"
 
 
 def _resolved(annotation: Any, function: Function, injected: type | None = None) -> Any:
     """An annotation as a type. `injected` is known by name even where it was imported for type checkers only."""
-    if annotation is _ABSENT:
-        return Any
-
-    holder: Any = SimpleNamespace(__annotations__={"it": annotation})
+    annotation = Any if annotation is _ABSENT else annotation
     known = {injected.__name__: injected} if injected else {}
-    names = known | getattr(_innermost(function), "__globals__", {})
+    names = known | getattr(innermost(function), "__globals__", {})
     try:
-        return typing.get_type_hints(holder, names, include_extras=True)["it"]
+        return get_type_hints(SimpleNamespace(__annotations__={"it": annotation}), names, include_extras=True)["it"]
     except Exception as error:
         raise TypeError(f"has the annotation {annotation!r}, which cannot be resolved: {error}") from None
 
 
 def _mentions(annotation: Any, wanted: type) -> bool:
     """Whether it is the class, a subclass, Optional, Annotated or a parametrised form of it."""
-    origin = typing.get_origin(annotation)
-    if origin in (Union, UnionType, typing.Annotated):
-        return any(_mentions(member, wanted) for member in typing.get_args(annotation))
-    candidate = origin or annotation
-    return isinstance(candidate, type) and issubclass(candidate, wanted)
+    classes = [get_origin(member) or member for member in _members(annotation, Union, UnionType)]
+    return any(isinstance(cls, type) and issubclass(cls, wanted) for cls in classes)
 
 
 def _field_default(default: Any, annotation: Any) -> Any:
@@ -259,19 +251,30 @@ def _field_default(default: Any, annotation: Any) -> Any:
     return default if is_constant else msgspec.field(default_factory=functools.partial(copy.deepcopy, default))
 
 
-def _is_unstructured(annotation: Any, classes: tuple[type, ...]) -> bool:
-    origin = typing.get_origin(annotation)
-    if origin in (Union, UnionType, list):
-        return all(_is_unstructured(member, classes) for member in typing.get_args(annotation))
-    return (annotation.__origin__ if origin is typing.Annotated else annotation) in (Any, list, *classes)
+def _is_unstructured(annotation: Any, content: tuple[type, ...]) -> bool:
+    """Whether all of a return type is content, text, nothing or anything; TypeError where only a part is content."""
+    members = _members(annotation, Union, UnionType, list, tuple, Sequence)
+    if all(member in (Any, object, str, type(None), list, *content) for member in members):
+        return True
+    if mixed := [member.__name__ for member in members if member in content]:
+        raise TypeError(f"mixes content ({', '.join(mixed)}) with structured types; a ToolResult can hold both")
+    return False
+
+
+def _members(annotation: Any, *origins: Any) -> list[Any]:
+    """The types that unions, or others of these `origins`, are made of."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _members(annotation.__origin__, *origins)
+    parts = [part for part in get_args(annotation) if part is not Ellipsis]
+    return [member for part in parts for member in _members(part, *origins)] if origin in origins else [annotation]
 
 
 # Decoding
 
 
 def _whole(text: str) -> int | Decimal:
-    number = Decimal(text)
-    return int(number) if float(text).is_integer() else number
+    return int(Decimal(text)) if float(text).is_integer() else Decimal(text)
 
 
 _whole_decode = msgspec.json.Decoder(float_hook=_whole).decode
@@ -285,15 +288,11 @@ def _with_whole_numbers(raw: bytes) -> bytes:
 
 # Types as JSON Schema
 
-_NAMES = {shapes.NoneType: "null", shapes.BoolType: "boolean", shapes.IntType: "integer", shapes.FloatType: "number"}
-_NAMES |= {shapes.StrType: "string", shapes.AnyType: "", shapes.RawType: ""}
+_SIMPLE = {shapes.NoneType: "null", shapes.BoolType: "boolean", shapes.IntType: "integer", shapes.FloatType: "number"}
+_SIMPLE |= {shapes.StrType: "string", shapes.AnyType: "", shapes.RawType: ""}
 _FORMATS = {shapes.DateType: "date", shapes.TimeDeltaType: "duration", shapes.UUIDType: "uuid"}
 _FORMATS |= {shapes.DateTimeType: "date-time", shapes.TimeType: "time"}
 _BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
-_LIMITS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
-_LIMITS |= {"multiple_of": "multipleOf", "pattern": "pattern"}
-_ZONED = r"(?:[Zz]|[+-]\d\d:?\d\d)$"
-_INTEGER_KEY = r"^-?(?:0|[1-9]\d*)$"
 _ADVICE = "use what JSON can hold: str, int, float, bool, a list, a dict, a dataclass"
 
 
@@ -302,14 +301,19 @@ def schema_of(annotation: Any, *, further: Any = Any) -> JSONSchema:
 
     `further` is the type of the properties that it does not name.
     """
+    try:
+        shape, others = shapes.multi_type_info([annotation, further])
+    except (TypeError, NameError) as error:
+        raise TypeError(f"has type {annotation!r}: {error}") from None
     schemas = _Schemas()
-    top, others, definitions = schemas.of(annotation), schemas.of(further), schemas.definitions
+    schemas.note_literals([annotation, further])
+    top, rest, definitions = schemas.of(shape), schemas.of(others), schemas.definitions
     if reference := top.pop("$ref", None):
         name = reference.removeprefix("#/$defs/")
         top = definitions[name] | top
         if repr(reference) not in repr(definitions):
             del definitions[name]
-    return top | filled(additionalProperties=others, **{"$defs": definitions})
+    return top | filled(additionalProperties=rest, **{"$defs": definitions})
 
 
 class _Schemas:
@@ -320,38 +324,31 @@ class _Schemas:
         self._names: dict[Any, str] = {}
         self._literals: dict[frozenset[Any], tuple[Any, ...]] = {}
 
-    def of(self, annotation: Any) -> JSONSchema:
-        try:
-            shape = shapes.type_info(annotation)
-        except (TypeError, NameError) as error:
-            raise TypeError(f"has type {annotation!r}: {error}") from None
-        self._note_literals([annotation])
-        return self._of(shape)
-
-    def _note_literals(self, annotations: Iterable[Any]) -> None:
+    def note_literals(self, annotations: Iterable[Any]) -> None:
         """The values of each Literal, as they were written; msgspec sorts them."""
         for annotation in annotations:
-            parts = typing.get_args(annotation)
-            if typing.get_origin(annotation) is Literal:
+            parts = get_args(annotation)
+            if get_origin(annotation) is Literal:
                 self._literals[frozenset(parts)] = parts
-            else:
-                self._note_literals(parts)
+            self.note_literals(parts)
 
-    def _of(self, shape: shapes.Type) -> JSONSchema:
+    def of(self, shape: shapes.Type) -> JSONSchema:
         kind = type(shape)
-        if kind in _NAMES:
-            return filled(type=_NAMES[kind]) | _limits(shape, "Length")
+        if kind in _SIMPLE:
+            return filled(type=_SIMPLE[kind]) | _limits(shape, "Length")
         if kind in _FORMATS:
             zone = getattr(shape, "tz", None)
             name = _FORMATS[kind] + ("-local" if zone is False else "")
-            return filled(type="string", format=name, pattern=_ZONED if zone else None)
+            return filled(type="string", format=name, pattern=r"(?:[Zz]|[+-]\d\d:?\d\d)$" if zone else None)
         match shape:
+            case shapes.CustomType(cls=cls) if cls is object:
+                return {}
             case shapes.BytesType() | shapes.ByteArrayType() | shapes.MemoryViewType():
                 return {"type": "string", "contentEncoding": "base64", "pattern": _BASE64}
             case shapes.DecimalType():
                 return {"anyOf": [{"type": "number"}, {"type": "string", "format": "decimal"}]}
             case shapes.Metadata():
-                return self._of(shape.type) | (shape.extra_json_schema or {})
+                return self.of(shape.type) | (shape.extra_json_schema or {})
             case shapes.LiteralType():
                 return _enumeration(self._literals.get(frozenset(shape.values), shape.values))
             case shapes.EnumType():
@@ -359,11 +356,11 @@ class _Schemas:
             case shapes.UnionType():
                 return {"anyOf": list(self._members(shape))}
             case shapes.TupleType():
-                return _array([self._of(item) for item in shape.item_types], len(shape.item_types), True)
+                return _array([self.of(item) for item in shape.item_types], len(shape.item_types), True)
             case shapes.CollectionType():
-                return filled(type="array", items=self._of(shape.item_type)) | _limits(shape, "Items")
+                return filled(type="array", items=self.of(shape.item_type)) | _limits(shape, "Items")
             case shapes.DictType():
-                names, values = _key(self._of(shape.key_type)), self._of(shape.value_type)
+                names, values = _key(self.of(shape.key_type)), self.of(shape.value_type)
                 schema = filled(type="object", propertyNames=names, additionalProperties=values)
                 return schema | _limits(shape, "Properties")
             case shapes.StructType() | shapes.TypedDictType() | shapes.DataclassType() | shapes.NamedTupleType():
@@ -376,26 +373,25 @@ class _Schemas:
         are_tagged = sum(isinstance(member, shapes.StructType) for member in union.types) > 1
         for member in sorted(union.types, key=lambda member: isinstance(member, shapes.NoneType)):
             tag = getattr(member, "tag_field", None) if are_tagged else None
-            yield self._of(member) | filled(required=[tag] if tag else None)
+            yield self.of(member) | filled(required=[tag] if tag else None)
 
     def _reference(self, shape: Any) -> JSONSchema:
         if shape.cls not in self._names:
             name = re.sub(r"[^\w.-]", "_", getattr(shape.cls, "__name__", str(shape.cls)), flags=re.ASCII)
-            while name in self.definitions:
+            while name in self._names.values():
                 name += "_"
             self._names[shape.cls] = name
-            self.definitions[name] = {}
             self.definitions[name] = self._class(shape)
         return {"$ref": f"#/$defs/{self._names[shape.cls]}"}
 
     def _class(self, shape: Any) -> JSONSchema:
-        cls = typing.get_origin(shape.cls) or shape.cls
+        cls = get_origin(shape.cls) or shape.cls
         doc = vars(cls).get("__doc__") or ""
-        is_own = not doc.startswith(f"{cls.__name__}(")  # as dataclass and namedtuple write it
-        docstring = docstrings.parse(doc if is_own else "")
-        description = filled(description=docstring.summary)
-        hints = typing.get_type_hints(cls, include_extras=True)
-        self._note_literals(hints.values())
+        docstring = docstrings.parse(
+            "" if doc.startswith(f"{cls.__name__}(") else doc
+        )  # as dataclasses have of their own
+        hints = get_type_hints(cls, include_extras=True)
+        self.note_literals(hints.values())
         fields = list(shape.fields)
         if isinstance(shape, shapes.TypedDictType):  # msgspec has sorted them
             fields.sort(key=lambda field: list(hints).index(field.name))
@@ -407,15 +403,15 @@ class _Schemas:
         is_closed = getattr(shape, "forbid_unknown_fields", is_tuple)
         if is_tuple or getattr(shape, "array_like", False):
             least = max((place for place, name in enumerate(properties, 1) if name in (tag, *required)), default=0)
-            return description | _array(list(properties.values()), least, is_closed)
-        further = False if is_closed else None
-        schema = filled(type="object", properties=properties, required=required, additionalProperties=further)
-        return description | schema
+            schema = _array(list(properties.values()), least, is_closed)
+        else:
+            further = False if is_closed else None
+            schema = filled(type="object", properties=properties, required=required, additionalProperties=further)
+        return filled(description=docstring.summary) | schema
 
     def _field(self, field: shapes.Field, docstring: docstrings.Docstring) -> JSONSchema:
-        schema = self._of(field.type)
-        if description := docstring.parameters.get(field.name) or docstring.parameters.get(field.encode_name):
-            schema.setdefault("description", description)
+        description = docstring.parameters.get(field.name) or docstring.parameters.get(field.encode_name)
+        schema = filled(description=description) | self.of(field.type)
         make = field.default_factory
         is_plain = make in (list, dict, set) or getattr(make, "func", None) is copy.deepcopy
         default = make() if is_plain else field.default
@@ -430,8 +426,9 @@ def filled(**keywords: Any) -> JSONSchema:
 
 
 def _limits(shape: shapes.Type, counted: str) -> JSONSchema:
-    keywords = _LIMITS | {"min_length": f"min{counted}", "max_length": f"max{counted}"}
-    return {keyword: limit for name, keyword in keywords.items() if (limit := getattr(shape, name, None)) is not None}
+    words = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum", "pattern": "pattern"}
+    words |= {"multiple_of": "multipleOf", "min_length": f"min{counted}", "max_length": f"max{counted}"}
+    return {keyword: limit for name, keyword in words.items() if (limit := getattr(shape, name, None)) is not None}
 
 
 def _key(schema: JSONSchema) -> JSONSchema:
@@ -442,7 +439,7 @@ def _key(schema: JSONSchema) -> JSONSchema:
     if "enum" in schema:
         return {"enum": [str(value) for value in schema["enum"]]}
     if schema.get("type") == "integer":
-        return {"pattern": _INTEGER_KEY}
+        return {"pattern": r"^-?(?:0|[1-9]\d*)$"}
     if schema.get("type", "string") != "string":
         raise TypeError(f"has a dict with keys of the type {schema['type']}, which has no JSON form; {_ADVICE}")
     return {keyword: value for keyword, value in schema.items() if keyword != "type"}

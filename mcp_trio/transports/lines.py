@@ -15,52 +15,31 @@ class Lines:
     def __init__(self, limit: int = 4 * 2**20) -> None:
         self._limit = limit
         self._held = bytearray()  # the beginning of a message whose end has not come
-        self._dropping = False
-        self._at_start = True
+        self._dropping = False  # the rest of a message that was refused
+        self._mark = _BYTE_ORDER_MARK  # what the next line may begin with
 
     def feed(self, chunk: bytes) -> list[bytes | None]:
         """The messages that are complete with this chunk, in order."""
-        lines = chunk.split(b"\n")
-        rest = lines.pop()
+        *lines, rest = chunk.split(b"\n")
         messages: list[bytes | None] = []
         if lines:
-            lines[0] = self._complete(lines[0])
+            whole = b"" if self._dropping else bytes(self._held) + lines[0]
+            lines[0] = whole.removeprefix(self._mark)
+            self._held, self._dropping, self._mark = bytearray(), False, b""
         for line in lines:
-            if line.endswith(b"\r"):
-                line = line[:-1]
+            line = line.removesuffix(b"\r")
             if len(line) > self._limit:
                 messages.append(None)
             elif line and not line.isspace():
                 messages.append(line)
-        if rest and not self._hold(rest):
+        if not self._dropping:
+            self._held += rest
+        if len(self._held) > self._limit + _STRIPPABLE:
+            self._held = bytearray()
+            self._dropping = True
             messages.append(None)
         return messages
 
     def end(self) -> list[bytes | None]:
         """What is left when the input is over: a last line without its line feed is a message too."""
         return self.feed(b"\n")
-
-    def _complete(self, line: bytes) -> bytes:
-        """The whole of the line that `line` ends; nothing, if it has been refused before."""
-        if self._dropping:
-            self._dropping = False
-            line = b""
-        elif self._held:
-            self._held += line
-            line = bytes(self._held)
-            self._held = bytearray()
-        if self._at_start:
-            self._at_start = False
-            line = line.removeprefix(_BYTE_ORDER_MARK)
-        return line
-
-    def _hold(self, beginning: bytes) -> bool:
-        """Keeps an unfinished message; false when it has just become too long."""
-        if self._dropping:
-            return True
-        if len(self._held) + len(beginning) > self._limit + _STRIPPABLE:
-            self._held = bytearray()
-            self._dropping = True
-            return False
-        self._held += beginning
-        return True

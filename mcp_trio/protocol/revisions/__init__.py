@@ -1,10 +1,8 @@
 """The revisions that are spoken, and the choice among them."""
 
-from __future__ import annotations
-
 from ..errors import UnsupportedVersion
 from ..model import Implementation
-from .base import Revision
+from .base import Revision as Revision
 from .pocket import Pocket
 from .r2024_10_07 import R2024_10_07
 from .r2024_11_05 import R2024_11_05
@@ -13,15 +11,13 @@ from .r2025_06_18 import R2025_06_18
 from .r2025_11_25 import R2025_11_25
 from .r2026_07_28 import R2026_07_28
 
-__all__ = ["PROFILES", "REVISIONS", "Revision", "Revisions"]
-
 Kinds = tuple[type[Revision], ...]
 
+# Oldest first. A new revision is one file and one name here.
 REVISIONS: Kinds = (R2024_10_07, R2024_11_05, R2025_03_26, R2025_06_18, R2025_11_25, R2026_07_28)
-"""Oldest first. A new revision is one file and one name here."""
 
+# Name of a profile -> what a server of that profile speaks, in place of REVISIONS.
 PROFILES: dict[str, Kinds] = {"pocket": (Pocket,)}
-"""Name of a profile -> what a server of that profile speaks, in place of REVISIONS."""
 
 
 class Revisions:
@@ -32,15 +28,7 @@ class Revisions:
         self.opening = {revision.name: revision for revision in self.all if revision.opens}
         self.stateless = {revision.name: revision for revision in self.all if not revision.opens}
         self.newest_opening = next(reversed(self.opening.values()))
-
-    @property
-    def names(self) -> list[str]:
-        """All of them, newest first."""
-        return [revision.name for revision in reversed(self.all)]
-
-    def agree(self, requested: str) -> Revision:
-        """What an `initialize` for that revision gets: it, or the newest that opens so."""
-        return self.opening.get(requested, self.newest_opening)
+        self.names = [revision.name for revision in reversed(self.all)]  # newest first
 
     def declared(self, requested: str) -> Revision:
         """What a request that says its revision is served by. Raises UnsupportedVersion."""

@@ -4,21 +4,16 @@ Each file beside this one is a revision, written as a subclass of its predecesso
 revision is made once for a server, whose name it has to give, and is never changed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, get_args
 
 from msgspec import UNSET, Struct
 
 from .. import errors, model
-from ..jsonrpc import encode, encode_notification, encode_request
+from ..jsonrpc import encode, encode_notification
 from ..model import Json
 from ..params import LogLevel
 
-INVALID_REQUEST = errors.TABLE[errors.InvalidRequest][0]
-INVALID_PARAMS = errors.TABLE[errors.InvalidParams][0]
-INTERNAL_ERROR = errors.TABLE[errors.InternalError][0]
 LEVELS: tuple[str, ...] = get_args(LogLevel)
 _MARK = "\x1fthe text\x1f"
 
@@ -31,7 +26,7 @@ def names(words: str) -> frozenset[str]:
 class Fields(dict[type | str, frozenset[str]]):
     """Type of the model (or method, for what it carries) -> the keys that may go out in it."""
 
-    def plus(self, changes: str) -> Fields:
+    def plus(self, changes: str) -> "Fields":
         """This table and what a later revision makes of it: a line `Type Type method: key key -key` for each change.
 
         Each of the types and methods gets the keys; a key with a minus before it is taken away.
@@ -63,11 +58,11 @@ class Revision:
     capabilities: ClassVar[frozenset[str]]
     fields: ClassVar[Fields]
     levels: ClassVar[dict[str, str]] = {level: level for level in LEVELS}
-    codes: ClassVar[Mapping[type[errors.ProtocolError], int]] = {  # where they are not TABLE's
-        errors.HeaderMismatch: INVALID_REQUEST,
-        errors.UnsupportedVersion: INVALID_REQUEST,
-        errors.MissingClientCapability: INTERNAL_ERROR,
-        errors.UrlElicitationRequired: INTERNAL_ERROR,
+    codes_of: ClassVar[Mapping[type[errors.ProtocolError], type[errors.ProtocolError]]] = {  # where not their own
+        errors.HeaderMismatch: errors.InvalidRequest,
+        errors.UnsupportedVersion: errors.InvalidRequest,
+        errors.MissingClientCapability: errors.InternalError,
+        errors.UrlElicitationRequired: errors.InternalError,
     }
     tool_failures: ClassVar[frozenset[type[errors.ProtocolError]]] = frozenset(  # what tools/call answers by a result
         {errors.InternalError, errors.MissingClientCapability, errors.UrlElicitationRequired}
@@ -85,25 +80,26 @@ class Revision:
     # What goes out, as JSON-able values. Each names exactly what the revision names.
 
     def shape(self, value: Any) -> Any:
-        """A model as this revision writes it: the fields that it names, and nothing else."""
+        """A model as this revision writes it: the fields that it names, and nothing else.
+
+        Content that the revision cannot carry becomes text that says so.
+        """
         if isinstance(value, list):
             return [self.shape(item) for item in value]
         if not isinstance(value, Struct):
             return value
+        if isinstance(value, model.CONTENT_TYPES) and type(value) not in self.fields:
+            value = _described(value)
         tag = value.__struct_config__.tag
         given = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
-        fields = self.permitted(type(value), {key: getattr(value, attribute) for key, attribute in given})
+        kind = next((kind for kind in type(value).__mro__ if kind in self.fields), Struct)  # a user's own counts too
+        fields = self.permitted(kind, {key: getattr(value, attribute) for key, attribute in given})
         return {"type": tag, **fields} if tag else fields
 
     def permitted(self, kind: type | str, fields: Json) -> Json:
         """Those of the fields that this revision names in a type, or in what a method carries; no None."""
         allowed = self.fields.get(kind, frozenset())
         return {key: self.shape(value) for key, value in fields.items() if key in allowed and value is not None}
-
-    def content(self, item: model.Content) -> Json:
-        """One piece of content; what the revision cannot carry becomes text that says so."""
-        shaped: Json = self.shape(item if type(item) in self.fields else _described(item))
-        return shaped
 
     def result(self, shaped: Json, meta: Json | None = None, *, cacheable: bool = False) -> Json:
         """A result, with what each result has in this revision; `cacheable` is what was listed or read."""
@@ -112,7 +108,7 @@ class Revision:
     def tool_result(self, result: model.ToolResult) -> Json:
         """The result of tools/call."""
         structured = result.structured is not UNSET and "structuredContent" in self.fields[model.ToolResult]
-        shaped: Json = {"content": [self.content(item) for item in result.content]}
+        shaped: Json = {"content": self.shape(result.content)}
         if result.is_error or not structured:
             shaped["isError"] = result.is_error
         if structured:
@@ -146,32 +142,23 @@ class Revision:
 
     def prompt_result(self, result: model.PromptResult) -> Json:
         """The result of prompts/get."""
-        messages = [{"role": message.role, "content": self.content(message.content)} for message in result.messages]
-        described = {} if result.description is None else {"description": result.description}
-        return self.result({"messages": messages, **described}, result.meta)
+        return self.result(self.shape(result), result.meta)
 
     def completion_result(self, completion: model.Completion) -> Json:
         """The result of completion/complete."""
         return self.result({"completion": self.shape(completion)})
 
-    def empty_result(self) -> Json:
-        """The result of a request that has nothing to say."""
-        return self.result({})
-
     def error(self, error: errors.ProtocolError) -> Json:
         """The error object of an error response."""
         kind = errors.kind_of(error)
-        shaped: Json = {"code": self.codes.get(kind, errors.TABLE[kind][0]), "message": error.message}
+        code, _ = errors.TABLE[self.codes_of.get(kind, kind)]
+        shaped: Json = {"code": code, "message": error.message}
         return shaped if error.data is None else {**shaped, "data": error.data}
 
     # What goes out, as bytes.
 
-    def encode_tool_result(self, result: model.ToolResult) -> bytes:
-        """The result of tools/call, encoded."""
-        return encode(self.tool_result(result))
-
     def encode_text(self, text: str) -> bytes:
-        """The same for a tool that answers one plain text, as most do: everything but the text is ready."""
+        """The result of a tool that answers one plain text, as most do: everything but the text is ready."""
         return b"%b%b%b" % (self._before_text, encode(text), self._after_text)
 
     def notification(self, method: str, params: Json) -> bytes | None:
@@ -180,7 +167,7 @@ class Revision:
 
     def question(self, id: str, method: str, params: Json) -> bytes:
         """A request to the client."""
-        return encode_request(id, method, self.permitted(method, params))
+        return encode({"jsonrpc": "2.0", "id": id, **self.input_request(method, params)})
 
     def input_request(self, method: str, params: Json) -> Json:
         """The same as one of the questions of a result."""
@@ -194,11 +181,7 @@ def _described(item: Any) -> model.Text:
     held = item.resource if isinstance(item, model.EmbeddedResource) else item
     if isinstance(held, model.Text | model.TextContents):
         return model.Text(held.text)
-    if isinstance(held, model.BlobContents):
-        return _omitted(held.mime_type or "application/octet-stream", held.blob, f", {held.uri}")
-    return _omitted(held.mime_type, held.data)
-
-
-def _omitted(mime_type: str, data: str | bytes, of: str = "") -> model.Text:
-    size = len(data) * 3 // 4 - data[-2:].count("=") if isinstance(data, str) else len(data)
+    data, of = (held.blob, f", {held.uri}") if isinstance(held, model.BlobContents) else (held.data, "")
+    size = len(str(data).rstrip("=")) * 3 // 4  # it is base64
+    mime_type = held.mime_type or "application/octet-stream"
     return model.Text(f"[{mime_type}, {size} bytes{of}: this protocol revision cannot carry it]")

@@ -1,7 +1,5 @@
 """The pocket profile: 2025-06-18 with nothing left out, for small agents that read by position and habit."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +10,7 @@ from .r2025_06_18 import R2025_06_18
 class Pocket(R2025_06_18):
     def tool_result(self, result: ToolResult) -> Json:
         shaped = super().tool_result(result)
-        content = shaped["content"] or [self.content(Text(""))]
+        content = shaped["content"] or [self.shape(Text(""))]
         structured = shaped.get("structuredContent", {})
         return {**shaped, "content": content, "structuredContent": structured, "isError": result.is_error}
 

@@ -1,14 +1,12 @@
 """2024-10-07: the first. A tool's result is any JSON, lists come whole, only the client is asked to sample."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec import UNSET
 
-from ..errors import ProtocolError
+from ..errors import TABLE, InvalidParams, ProtocolError
 from ..model import Json, ToolResult
-from .base import INVALID_PARAMS, Fields, Revision, names
+from .base import Fields, Revision, names
 
 
 class R2024_10_07(Revision):
@@ -38,6 +36,7 @@ class R2024_10_07(Revision):
         Prompt: name description arguments
         PromptArgument: name description required
         PromptMessage: role content
+        PromptResult: messages description
         Completion: values total hasMore
         initialize: protocolVersion capabilities serverInfo
         notifications/progress: progressToken progress total
@@ -56,11 +55,11 @@ class R2024_10_07(Revision):
             return result.structured
         if not result.content:
             return None
-        shaped = [self.content(item) for item in result.content]
+        shaped = self.shape(result.content)
         return shaped[0]["text"] if len(shaped) == 1 and shaped[0]["type"] == "text" else shaped
 
     def error(self, error: ProtocolError) -> Json:
         shaped = super().error(error)
-        if shaped["code"] == INVALID_PARAMS:
-            return {"code": INVALID_PARAMS, "message": "Invalid params", "data": {"reason": error.reason}}
+        if shaped["code"] == TABLE[InvalidParams][0]:
+            return {**shaped, "message": "Invalid params", "data": {"reason": error.reason}}
         return shaped

@@ -1,7 +1,5 @@
 """2024-11-05: typed content and isError, pages, cancellation, roots, resource templates as a list of their own."""
 
-from __future__ import annotations
-
 from .base import Revision, names
 from .r2024_10_07 import R2024_10_07
 

@@ -1,7 +1,5 @@
 """2025-03-26: batches, audio, tool annotations, completions as a capability, a message with progress."""
 
-from __future__ import annotations
-
 from .base import names
 from .r2024_11_05 import R2024_11_05
 

@@ -1,7 +1,5 @@
 """2025-06-18: structured results (objects), resource links, elicitation, titles, `_meta` in lists; no batches."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..model import Json, Tool, ToolResult

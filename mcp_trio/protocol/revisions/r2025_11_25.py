@@ -1,7 +1,5 @@
 """2025-11-25: icons, elicitation by address and of lists, tools while sampling; bad arguments are a tool's result."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from ..errors import InternalError, InvalidArguments, MissingClientCapability, UrlElicitationRequired
@@ -23,7 +21,7 @@ class R2025_11_25(R2025_06_18):
         notifications/elicitation/complete: elicitationId
         sampling/createMessage: tools toolChoice
     """)
-    codes: ClassVar = {kind: code for kind, code in R2025_06_18.codes.items() if kind is not UrlElicitationRequired}
+    codes_of: ClassVar = {key: kind for key, kind in R2025_06_18.codes_of.items() if key is not UrlElicitationRequired}
     tool_failures = frozenset({InternalError, InvalidArguments, MissingClientCapability})
     errors_without_id = True
     elicits_lists = True

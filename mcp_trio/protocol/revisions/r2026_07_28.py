@@ -1,15 +1,13 @@
 """2026-07-28: no handshake and no session; each request says its revision, each result its kind and its server."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import ClassVar
 
-from ..errors import InternalError, InvalidArguments, ResourceNotFound, UrlElicitationRequired
+from ..errors import InternalError, InvalidArguments, InvalidParams, ResourceNotFound, UrlElicitationRequired
 from ..jsonrpc import Id
 from ..model import Json
 from ..params import VENDOR
-from .base import INTERNAL_ERROR, INVALID_PARAMS, Revision, names
+from .base import Revision, names
 from .r2025_11_25 import R2025_11_25
 
 
@@ -36,7 +34,7 @@ class R2026_07_28(R2025_11_25):
         notifications/resources/list_changed notifications/resources/updated: _meta
         notifications/subscriptions/acknowledged: _meta notifications
     """)
-    codes: ClassVar = {ResourceNotFound: INVALID_PARAMS, UrlElicitationRequired: INTERNAL_ERROR}
+    codes_of: ClassVar = {ResourceNotFound: InvalidParams, UrlElicitationRequired: InternalError}
     tool_failures = frozenset({InternalError, InvalidArguments, UrlElicitationRequired})
     permitted = Revision.permitted  # an output schema and structured content are of any type
     structured = Revision.structured
@@ -55,8 +53,7 @@ class R2026_07_28(R2025_11_25):
 
     def input_required(self, requests: Mapping[str, Json], state: str) -> Json:
         """The result that asks: the questions by key, and what the client has to bring back with the answers."""
-        asked = {"resultType": "input_required", "inputRequests": requests, "requestState": state}
-        return self.result(asked)
+        return self.result({"resultType": "input_required", "inputRequests": requests, "requestState": state})
 
     def listen_result(self, id: Id) -> Json:
         """The result that ends a subscription."""

@@ -1,0 +1,194 @@
+"""What a server offers, each made of a function: tools, resources and prompts, and what completes their arguments."""
+
+import re
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+import trio
+
+from ..protocol import model
+from ..protocol.jsonrpc import encode
+from ..protocol.model import CONTENT_TYPES, Completion, PromptMessage, PromptResult, Text, TextContents, ToolResult
+from .context import ToolError
+from .dispatch import Request
+from .functions import Called, Function, described
+from .schema import Returned
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_CONTENTS = (TextContents, model.BlobContents)
+_VARIABLE = re.compile(r"\{(\+?)(\w+)\}")
+# The most values that a completion may have, as the specification says.
+MAX_VALUES = 100
+
+
+class ServerTool(Function):
+    """A tool that can be listed and called."""
+
+    def __init__(self, function: Called, *, timeout: float | None = None, **listed: Any) -> None:
+        listed = described(model.Tool, function, **listed)
+        if not _NAME.fullmatch(listed["name"]):
+            raise ValueError(f"tool name {listed['name']!r}: 1 to 128 of the characters A-Z a-z 0-9 _ - . are wanted")
+        super().__init__(function, "tool", listed["name"], input_schema=listed.get("input_schema"))
+        output_schema, content = listed.get("output_schema"), (*CONTENT_TYPES, ToolResult)
+        self._returned = Returned(function, output_schema=output_schema, content=content)
+        self._timeout = timeout
+        listed |= {"input_schema": self.parameters.schema, "output_schema": self._returned.schema}
+        self.listed = model.Tool(**listed)
+
+    async def run(self, request: Request, raw: bytes) -> str | ToolResult:
+        """Call it with arguments as they came: one plain text, or a result. Raises InvalidArguments."""
+        value = await self._call_in_time(request, self.arguments(raw))
+        return value if type(value) is str and self._returned.schema is None else self._result(value)
+
+    async def _call_in_time(self, request: Request, arguments: dict[str, Any]) -> Any:
+        timeout = self._timeout or request.server.timeout
+        if timeout is None:
+            return await self.call(request, arguments)
+        with trio.move_on_after(timeout):
+            return await self.call(request, arguments)
+        raise ToolError(f"{self.name} took longer than {timeout:g} s and was stopped")
+
+    def _result(self, value: Any) -> ToolResult:
+        """Any value that a function returns, as a result."""
+        if isinstance(value, ToolResult):
+            return self._checked(value)
+        content = _content(value, self._returned.is_content)
+        if content is not None and self._returned.schema is None:
+            return ToolResult(content)
+        structured = self._returned.check(value)
+        text = Text(msgspec.json.format(msgspec.json.encode(structured), indent=0).decode())
+        return ToolResult([text], structured, wrapped=self._wrapped(structured))
+
+    def _checked(self, result: ToolResult) -> ToolResult:
+        """A result made by hand, its structured content held to the schema; an error need not have any."""
+        if result.structured is msgspec.UNSET:
+            if self._returned.schema is not None and not result.is_error:
+                raise ValueError(f"{self.name} promises structured content and returned none")
+            return result
+        structured = result.structured if result.is_error else self._returned.check(result.structured)
+        return msgspec.structs.replace(result, structured=structured, wrapped=self._wrapped(structured))
+
+    def _wrapped(self, structured: Any) -> bool:
+        return not (isinstance(structured, dict) if self._returned.schema is None else self._returned.is_object)
+
+
+def _content(value: Any, is_content: bool) -> list[model.Content] | None:
+    """Text, content, or a list of those, as content; nothing at all as no content; None for any other value.
+
+    An empty list is a list of those where the annotation says so.
+    """
+    if value is None:
+        return []
+    items = value if isinstance(value, list | tuple) else [value]
+    if (not items and not is_content) or not all(isinstance(item, (str, *CONTENT_TYPES)) for item in items):
+        return None
+    return [Text(item) if isinstance(item, str) else item for item in items]
+
+
+class UriTemplate:
+    """A URI with variables: `{name}` matches up to the next slash, however that is written, `{+name}` anything.
+
+    Matching looks for each fixed part once, from left to right, so its time is linear in the URI's length.
+    """
+
+    def __init__(self, template: str) -> None:
+        pieces = _VARIABLE.split(template)
+        self._literals = pieces[::3]
+        self._any = [bool(sign) for sign in pieces[1::3]]
+        self.names = pieces[2::3]
+        if "{" in "".join(self._literals) or "}" in "".join(self._literals):
+            raise ValueError(f"resource {template!r}: variables are written {{name}} or {{+name}}")
+        if len(set(self.names)) < len(self.names):
+            raise ValueError(f"resource {template!r}: each variable needs a name of its own")
+        if not all(self._literals[1:-1]):
+            raise ValueError(f"resource {template!r}: something fixed is wanted between two variables")
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        """The variables' values, percent-decoded; None for a URI of another form."""
+        if not uri.startswith(self._literals[0]):
+            return None
+        values, at = {}, len(self._literals[0])
+        for place, (name, literal) in enumerate(zip(self.names, self._literals[1:], strict=True)):
+            end = uri.find(literal, at + 1) if place < len(self.names) - 1 else len(uri) - len(literal)
+            values[name] = unquote(uri[at:end])
+            if end <= at or not uri.startswith(literal, end) or ("/" in values[name] and not self._any[place]):
+                return None
+            at = end + len(literal)
+        return values if at == len(uri) else None
+
+
+class ServerResource(Function):
+    """A resource, or a family of them, that can be listed and read."""
+
+    def __init__(self, uri: str, function: Called, *, size: int | None = None, **listed: Any) -> None:
+        if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", uri):
+            raise ValueError(f"resource {uri!r}: a URI starts with a scheme, such as notes://")
+        self.template = UriTemplate(uri)
+        variables = self.template.names
+        super().__init__(function, "resource", uri)
+        if sorted(variables) != sorted(self.properties):
+            found = f"the URI has {variables or 'none'}, the function {list(self.properties) or 'none'}"
+            raise TypeError(f"{self.label}: URI's variables and parameters must have the same names; {found}")
+        self.must_take_strings()
+        listed = described(model.Resource, function, **listed)
+        self.listed = model.ResourceTemplate(uri, **listed) if variables else model.Resource(uri, size=size, **listed)
+
+    async def read(self, request: Request, uri: str) -> list[TextContents | model.BlobContents]:
+        """What the URI reads as."""
+        value = await self.call(request, self.arguments(encode(self.template.match(uri))))
+        given = isinstance(value, list) and len(value) > 0 and all(isinstance(item, _CONTENTS) for item in value)
+        return [self._contents(uri, item) for item in (value if given else [value])]
+
+    def _contents(self, uri: str, value: Any) -> TextContents | model.BlobContents:
+        if isinstance(value, _CONTENTS):
+            return value
+        if isinstance(value, str):
+            return TextContents(uri, value, mime_type=self.listed.mime_type or "text/plain")
+        if isinstance(value, bytes | bytearray | memoryview):
+            return model.BlobContents(uri, bytes(value), mime_type=self.listed.mime_type or "application/octet-stream")
+        return TextContents(uri, encode(value).decode(), mime_type=self.listed.mime_type or "application/json")
+
+
+class ServerPrompt(Function):
+    """A prompt that can be listed and filled in."""
+
+    def __init__(self, function: Called, **listed: Any) -> None:
+        listed = described(model.Prompt, function, **listed)
+        super().__init__(function, "prompt", listed["name"])
+        self.must_take_strings()
+        required = self.parameters.schema.get("required", [])
+        arguments = [
+            model.PromptArgument(key, description=schema.get("description"), required=key in required)
+            for key, schema in self.properties.items()
+        ]
+        self.listed = model.Prompt(**listed, arguments=arguments or None)
+
+    async def fill(self, request: Request, raw: bytes) -> PromptResult:
+        """The prompt with these arguments. Raises InvalidArguments."""
+        value = await self.call(request, self.arguments(raw))
+        if isinstance(value, PromptResult):
+            return value
+        items = value if isinstance(value, list) else [value]
+        said = [Text(item) if isinstance(item, str) else item for item in items]
+        messages = [item if isinstance(item, PromptMessage) else PromptMessage("user", item) for item in said]
+        return PromptResult(messages, description=self.listed.description)
+
+
+class Completer(Function):
+    """A function that completes one argument: from what is typed so far, and, if it likes, the other arguments."""
+
+    def __init__(self, function: Called, name: str) -> None:
+        super().__init__(function, "complete", name)
+        if len(self.properties) not in (1, 2):
+            raise TypeError("a completer takes the value so far, and may take a dict of the other arguments")
+
+    async def complete(self, request: Request, value: str, others: dict[str, str]) -> Completion:
+        """What the value may become."""
+        found = await self.call(request, dict(zip(self.properties, (value, others), strict=False)))
+        by_hand = isinstance(found, Completion)
+        values = found.values if by_hand else list(found)
+        if isinstance(found, str) or not all(isinstance(item, str) for item in values):
+            raise TypeError(f"a completer returned {found!r}; a list of strings or a Completion is wanted")
+        total, more = (found.total, found.has_more) if by_hand else (len(values), False)
+        return Completion(values[:MAX_VALUES], total, more or len(values) > MAX_VALUES)

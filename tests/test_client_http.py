@@ -1,0 +1,237 @@
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+import trio
+
+from mcp_trio import Context, Server
+from mcp_trio.client import RemoteError, connect
+from mcp_trio.transports.http.native import serve_http
+
+STREAMABLE = ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
+OLDEST = ["2024-10-07", "2024-11-05"]
+
+
+def a_server():
+    server = Server("over HTTP")
+    server.ended = trio.Event()
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.tool
+    async def echo(text: str) -> str:
+        return text
+
+    @server.tool
+    async def wait(seconds: float, context: Context) -> str:
+        await context.progress(0, 1)
+        try:
+            await trio.sleep(seconds)
+        finally:
+            server.ended.set()
+        return "waited"
+
+    header = {"type": "string", "x-mcp-header": "Region"}
+
+    @server.tool(input_schema={"type": "object", "properties": {"region": header}, "required": ["region"]})
+    async def routed(region: str) -> str:
+        return region
+
+    return server
+
+
+@asynccontextmanager
+async def serving(server=None):
+    """A server on the native host; its address."""
+    server = server or a_server()
+
+    async def serve(task_status):
+        await serve_http(server, "127.0.0.1", 0, stopping=trio.Event(), task_status=task_status)
+
+    async with server.running(), trio.open_nursery() as nursery:
+        [(host, port)] = await nursery.start(serve)
+        yield f"{host}:{port}"
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def client_over(way, revision, server=None, **options):
+    path = {"http": "/mcp", "sse": "/sse"}[way]
+    with trio.fail_after(10):
+        async with serving(server) as address, connect(f"http://{address}{path}", revision, **options) as client:
+            yield client
+
+
+EVERY_WAY = [
+    *[("http", revision) for revision in STREAMABLE],
+    *[("sse", revision) for revision in OLDEST],
+]
+
+
+@pytest.mark.parametrize(("way", "revision"), EVERY_WAY)
+async def test_tools_are_listed_and_called(way, revision):
+    async with client_over(way, revision) as client:
+        assert {"add", "echo"} <= {tool["name"] for tool in await client.list_tools()}
+        result = await client.call_tool("add", {"a": 2, "b": 3})
+        assert "5" in str(result)
+
+
+@pytest.mark.parametrize(("way", "revision"), EVERY_WAY)
+async def test_an_error_is_raised_and_the_next_call_served(way, revision):
+    async with client_over(way, revision) as client:
+        with pytest.raises(RemoteError) as caught:
+            await client.request("no/such/method")
+        assert caught.value.code == -32601
+        await client.call_tool("add", {"a": 2, "b": 3})
+
+
+@pytest.mark.parametrize(("way", "revision"), EVERY_WAY)
+async def test_progress_is_heard(way, revision):
+    async with client_over(way, revision) as client:
+        await client.call_tool("wait", {"seconds": 0}, meta={"progressToken": "p"})
+        assert len(await client.hear("notifications/progress")) == 1
+
+
+@pytest.mark.parametrize(("way", "revision"), [pair for pair in EVERY_WAY if pair[1] != "2024-10-07"])
+async def test_a_cancelled_request_ends(way, revision):
+    server = a_server()
+    async with client_over(way, revision, server) as client:
+        with trio.move_on_after(0.1):
+            await client.call_tool("wait", {"seconds": 60})
+        with trio.fail_after(1):
+            await server.ended.wait()
+        await client.call_tool("add", {"a": 2, "b": 3})
+
+
+@pytest.mark.parametrize(("way", "revision"), [("http", "2025-06-18"), ("http", "2026-07-28")])
+async def test_requests_run_beside_each_other(way, revision):
+    async with client_over(way, revision) as client, trio.open_nursery() as nursery:
+        with trio.fail_after(2):
+            async with trio.open_nursery() as nursery:
+                for _ in range(16):
+                    nursery.start_soon(client.call_tool, "wait", {"seconds": 0.3})
+
+
+@pytest.mark.parametrize(("way", "revision"), [("http", "2025-11-25"), ("http", "2026-07-28"), ("sse", "2024-11-05")])
+async def test_a_megabyte_each_way(way, revision):
+    async with client_over(way, revision) as client:
+        text = "é" * 2**19
+        assert (await client.call_tool("echo", {"text": text})).text == text
+
+
+async def test_arguments_that_belong_in_headers_are_sent_there():
+    async with client_over("http", "2026-07-28") as client:
+        await client.list_tools()
+        assert (await client.call_tool("routed", {"region": "Москва "})).text == "Москва "
+
+
+@pytest.mark.parametrize(("way", "revision"), [("http", "2025-11-25"), ("sse", "2024-11-05")])
+async def test_what_belongs_to_no_request_is_heard(way, revision):
+    server = a_server()
+    async with client_over(way, revision, server) as client:
+        await client.list_tools()
+        server.add_tool(lambda: "new", name="new")
+        await client.hear("notifications/tools/list_changed")
+
+
+class Relay:
+    """Stands between a client and a server, and can cut every connection."""
+
+    def __init__(self, address):
+        self.cut = trio.Event()
+        self.connections = 0
+        host, port = address.split(":")
+        self._address = host, int(port)
+
+    async def serve(self, task_status):
+        async with trio.open_nursery() as nursery:
+            [listener] = await nursery.start(partial(trio.serve_tcp, self._relay, 0, host="127.0.0.1"))
+            task_status.started(f"127.0.0.1:{listener.socket.getsockname()[1]}")
+
+    async def _relay(self, client):
+        self.connections += 1
+        async with client, await trio.open_tcp_stream(*self._address) as server, trio.open_nursery() as nursery:
+            nursery.start_soon(self._copy, client, server, nursery.cancel_scope)
+            nursery.start_soon(self._copy, server, client, nursery.cancel_scope)
+            await self.cut.wait()
+            self.cut = trio.Event()
+            nursery.cancel_scope.cancel()
+
+    async def _copy(self, source, sink, scope):
+        try:
+            async for chunk in source:
+                await sink.send_all(chunk)
+        except trio.BrokenResourceError:
+            pass
+        scope.cancel()
+
+
+@asynccontextmanager
+async def through_relay(revision):
+    async with serving() as address, trio.open_nursery() as nursery:
+        relay = Relay(address)
+        front = await nursery.start(relay.serve)
+        with trio.fail_after(10):
+            async with connect(f"http://{front}/mcp", revision) as client:
+                yield relay, client
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25"])
+async def test_a_reply_comes_on_another_connection_when_its_own_was_cut(revision):
+    async with through_relay(revision) as (relay, client):
+
+        async def cut():
+            await client.hear("notifications/progress")
+            relay.cut.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cut)
+            result = await client.call_tool("wait", {"seconds": 0.3}, meta={"progressToken": 1})
+        assert result.text == "waited"
+        assert len(await client.hear("notifications/progress")) == 1
+
+
+async def test_a_connection_serves_one_request_after_the_other():
+    async with through_relay("2026-07-28") as (relay, client):
+        for _ in range(20):
+            await client.call_tool("add", {"a": 1, "b": 2})
+        assert relay.connections == 1
+
+
+async def test_an_idle_connection_that_the_server_closed_is_replaced():
+    async with through_relay("2026-07-28") as (relay, client):
+        await client.call_tool("add", {"a": 1, "b": 2})
+        relay.cut.set()
+        await client.call_tool("add", {"a": 1, "b": 2})
+        assert relay.connections == 2
+
+
+async def test_what_is_no_answer_of_the_protocol_is_an_error():
+    async with serving() as address, connect(f"http://{address}/elsewhere", "2026-07-28") as client:
+        with pytest.raises(RemoteError):
+            await client.call_tool("add", {"a": 1, "b": 2})
+
+
+async def test_a_server_that_is_not_there_is_an_error():
+    async with serving() as address:
+        pass
+    async with connect(f"http://{address}/mcp", "2026-07-28") as client:
+        with trio.fail_after(1), pytest.raises(RemoteError):
+            await client.call_tool("add", {"a": 1, "b": 2})
+
+
+async def test_an_evil_origin_never_gets_a_websocket():
+    async with serving() as address:
+        host, port = address.split(":")
+        stream = await trio.open_tcp_stream(host, int(port))
+        await stream.send_all(
+            f"GET /mcp HTTP/1.1\r\nHost: {address}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+            "Origin: https://evil.example\r\n\r\n".encode()
+        )
+        assert (await stream.receive_some()).startswith(b"HTTP/1.1 403 ")
+        await stream.aclose()
