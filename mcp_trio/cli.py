@@ -145,14 +145,15 @@ def _overview() -> str:
 def _run_arguments(parser: Parser) -> None:
     parser.add_argument("spec", nargs="?", metavar="SPEC", help=SPEC_HELP)
     parser.add_argument("--stdio", action="store_true", help="serve on standard input and output (the default)")
-    parser.add_argument("--http", metavar="[HOST:]PORT", type=_address, help="serve over HTTP there")
+    parser.add_argument("--http", metavar="[HOST:]PORT", type=_address, help="serve over HTTP (and WebSocket) there")
     parser.add_argument(
         "--http-engine",
         metavar="NAME",
         type=_one_of(HTTP_ENGINES),
-        help="native; or hypercorn, for HTTP/2: slower, and it does not see the end of a client that"
+        help="native; or hypercorn, for HTTP/2: slower, without WebSocket, and it does not see the end of a client that"
         " has sent more behind a request that runs",
     )
+    parser.add_argument("--ws", metavar="[HOST:]PORT", type=_address, help="serve WebSocket alone there")
     parser.add_argument("--path", metavar="PATH", help="of the MCP endpoint on HTTP (/mcp)")
     parser.add_argument("--allowed-host", metavar="NAME", action="append", help="a name by which HTTP clients may come")
     parser.add_argument("--allowed-origin", metavar="URL", action="append", help="a site whose pages may come")
@@ -206,6 +207,7 @@ def _log_level(text: str) -> str:
 
 SETTINGS: dict[str, Callable[[str], Any]] = {
     "http": _address,
+    "ws": _address,
     "http_engine": _one_of(HTTP_ENGINES),
     "path": str,
     "allowed_host": lambda text: text.split(","),
@@ -237,7 +239,7 @@ def _serve(options: argparse.Namespace) -> int:
         )
     _fill_from_environment(options)
     _log(options.log_level or "warning")
-    if options.http is not None and not options.stdio:
+    if (options.http or options.ws) and not options.stdio:
         server = _load(options.spec)
         _set_up(server, options)
         trio.run(_serve_and_say, server, options, False)
@@ -265,6 +267,7 @@ async def _serve_and_say(server: Server, options: argparse.Namespace, stdio: boo
             server,
             stdio=stdio,
             http=options.http,
+            ws=options.ws,
             http_engine=options.http_engine or "native",
             path=options.path or "/mcp",
             allowed_hosts=options.allowed_host or (),
@@ -336,7 +339,7 @@ async def _client(spec: str | None, options: argparse.Namespace, **about: Any) -
                     yield client
             except (FileNotFoundError, PermissionError) as error:
                 raise Problem(f"{options.command[0]} cannot be started: {error.strerror}") from None
-        elif spec is not None and spec.startswith(("http://", "https://")):
+        elif spec is not None and spec.startswith(("http://", "https://", "ws://", "wss://")):
             async with clients.connect(spec, revision, **about) as client:
                 yield client
         else:

@@ -289,7 +289,7 @@ async def talk(wire: Wire, revision: str = NEWEST, **options: Any) -> AsyncItera
 
 @asynccontextmanager
 async def connect(target: str | Sequence[str], revision: str = NEWEST, **options: Any) -> AsyncIterator[Client]:
-    """A client of the server at a URL (http, https), or of a command that is started for it.
+    """A client of the server at a URL (http, https, ws, wss), or of a command that is started for it.
 
     A URL whose path ends in /sse is taken for the HTTP+SSE of the first revisions. Options are those of Client.
     """
@@ -301,9 +301,11 @@ async def connect(target: str | Sequence[str], revision: str = NEWEST, **options
 def _wire_to(target: str | Sequence[str]) -> AbstractAsyncContextManager[Wire]:
     if not isinstance(target, str):
         return start(target)
-    from .client_wires import open_http, open_sse
+    from .client_wires import open_http, open_sse, open_websocket
 
     url = urlsplit(target)
+    if url.scheme in ("ws", "wss"):
+        return open_websocket(target)
     return open_sse(target) if url.path.endswith("/sse") else open_http(target)
 
 

@@ -1,4 +1,4 @@
-"""What carries a client's messages over the network: Streamable HTTP and HTTP+SSE.
+"""What carries a client's messages over the network: Streamable HTTP, HTTP+SSE, WebSocket.
 
 Each looks to the client like one stream of messages both ways. Over HTTP a task a message posts it and reads what it
 is answered with.
@@ -402,6 +402,39 @@ class SseWire(NetworkWire):
         await self._connections.aclose()
 
 
+class WebSocketWire(NetworkWire):
+    """One message a text frame."""
+
+    def __init__(self, connection: Any) -> None:
+        super().__init__()
+        self._connection = connection
+        self._outgoing, self._to_send = trio.open_memory_channel[bytes](math.inf)
+
+    def send(self, message: bytes) -> None:
+        """Queue one message."""
+        self._outgoing.send_nowait(message)
+
+    async def read(self) -> None:
+        """Take in what the server sends, until it ends."""
+        from trio_websocket import ConnectionClosed
+
+        try:
+            while True:
+                self.put((await self._connection.get_message()).encode())
+        except ConnectionClosed:
+            self.end()
+
+    async def write(self) -> None:
+        """Send what was queued, until the connection ends."""
+        from trio_websocket import ConnectionClosed
+
+        try:
+            async for message in self._to_send:
+                await self._connection.send_message(message.decode())
+        except ConnectionClosed:
+            pass  # the reader sees it too
+
+
 @asynccontextmanager
 async def open_http(url: str) -> AsyncIterator[HttpWire]:
     """A wire over Streamable HTTP."""
@@ -425,5 +458,21 @@ async def open_sse(url: str) -> AsyncIterator[SseWire]:
         wire = SseWire(url)
         at_end.push_async_callback(_in_time, wire.aclose)
         await nursery.start(wire.run)
+        yield wire
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def open_websocket(url: str) -> AsyncIterator[WebSocketWire]:
+    """A wire over WebSocket."""
+    from trio_websocket import open_websocket_url
+
+    async with (
+        open_websocket_url(url, subprotocols=["mcp"], max_message_size=2**62) as connection,
+        trio.open_nursery() as nursery,
+    ):
+        wire = WebSocketWire(connection)
+        nursery.start_soon(wire.read)
+        nursery.start_soon(wire.write)
         yield wire
         nursery.cancel_scope.cancel()

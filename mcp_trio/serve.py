@@ -1,19 +1,15 @@
 """The one nursery: transports start, signals, drain, stop."""
 
-from __future__ import annotations
-
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import trio
 
 from .server.app import Server
 from .server.dispatch import converse
-
-if TYPE_CHECKING:
-    from .transports.stdio import StdioWire
 
 
 async def serve(
@@ -21,30 +17,45 @@ async def serve(
     *,
     stdio: bool | tuple[int, int] = False,
     http: str | int | None = None,
+    ws: str | int | None = None,
     http_engine: str = "native",
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
     **options: Any,
 ) -> None:
     """Serve until the input ends (where stdio is served: its owner is gone) or a signal comes; then stop in order.
 
-    Whoever has claimed standard input and output already gives the descriptors as `stdio`. `http` is `[HOST:]PORT`;
-    the options of `serve_http` go with it, and `http_engine`, which is native or hypercorn. Started in a nursery, it
-    gives the URLs that it serves.
+    Whoever has claimed standard input and output already gives the descriptors as `stdio`. `http` is `[HOST:]PORT`,
+    where WebSocket is served too; `ws` is a port for WebSocket alone. The options of `serve_http` go with both.
+    `http_engine` is native or hypercorn. Started in a nursery, it gives the URLs that it serves.
     """
-    if not stdio and http is None:
+    if not stdio and http is None and ws is None:
         raise ValueError("nothing to serve on: say stdio=True or http='127.0.0.1:8000'")
+    serving, stopping = trio.Event(), trio.Event()
+
+    async def stop_on_signal() -> None:
+        """The first signal stops in order, a second one, or one that comes before anything is served, at once.
+
+        The next one kills: a tool or a lifespan that does not let itself be cancelled.
+        """
+        async for number in signals:
+            if stopping.is_set() or not serving.is_set():
+                nursery.cancel_scope.cancel()
+                signal.signal(number, signal.SIG_DFL)
+            stopping.set()
+
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with trio.open_nursery() as nursery:
-            serving, stopping = trio.Event(), trio.Event()
-            nursery.start_soon(_stop_on_signal, signals, serving, stopping, nursery.cancel_scope)
+            nursery.start_soon(stop_on_signal)
             async with server.running():
                 serving.set()
                 async with trio.open_nursery() as transports:
-                    bound: list[tuple[str, int]] = []
-                    if http is not None:
-                        start = partial(_engine(http_engine), server, *address(http), stopping=stopping, **options)
-                        bound = await transports.start(start)
-                    task_status.started([_url(*one, **options) for one in bound])
+                    urls: list[str] = []
+                    for scheme, place, engine in (("http", http, http_engine), ("ws", ws, "websocket")):
+                        if place is not None:
+                            serves = _engine(engine, server, stopping)
+                            start = partial(serves, server, *address(place), stopping=stopping, **options)
+                            urls += [_url(scheme, *bound, **options) for bound in await transports.start(start)]
+                    task_status.started(urls)
                     if stdio:
                         await _serve_stdio(server, stdio, stopping)
                         stopping.set()
@@ -62,56 +73,33 @@ def address(text: str | int) -> tuple[str, int]:
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-def _url(host: str, port: int, path: str = "/mcp", tls: object = None, **options: Any) -> str:
+def _url(scheme: str, host: str, port: int, path: str = "/mcp", tls: object = None, **options: Any) -> str:
     name = f"[{host}]" if ":" in host else host
-    return f"{'https' if tls else 'http'}://{name}:{port}/{path.strip('/')}"
+    return f"{scheme}{'s' if tls else ''}://{name}:{port}/{path.strip('/')}"
 
 
-def _engine(name: str) -> Callable[..., Awaitable[None]]:
+def _engine(name: str, server: Server, stopping: trio.Event) -> Callable[..., Awaitable[None]]:
+    """What serves HTTP, or with the name `websocket` nothing but that."""
     if name == "hypercorn":
         from .transports.http.asgi import serve_hypercorn
 
         return serve_hypercorn
     from .transports.http.native import serve_http
+    from .transports.websocket import serve_websocket
 
-    return serve_http
-
-
-async def _stop_on_signal(
-    signals: AsyncIterator[int], serving: trio.Event, stopping: trio.Event, everything: trio.CancelScope
-) -> None:
-    """The first signal stops in order, a second one, or one that comes before anything is served, at once.
-
-    The next one kills: a tool or a lifespan that does not let itself be cancelled.
-    """
-    async for number in signals:
-        if stopping.is_set() or not serving.is_set():
-            everything.cancel()
-            signal.signal(number, signal.SIG_DFL)
-        stopping.set()
+    upgrade = partial(serve_websocket, server, stopping=stopping)
+    return partial(serve_http, upgrade=upgrade, upgrades_only=name == "websocket")
 
 
 async def _serve_stdio(server: Server, stdio: bool | tuple[int, int], stopping: trio.Event) -> None:
-    from .transports.stdio import open_stdio, open_wire
+    from .transports.outbox import after
+    from .transports.stdio import claim, open_wire
 
-    wiring = open_wire(*stdio) if isinstance(stdio, tuple) else open_stdio()
-    with trio.CancelScope() as all_of_it:
-        async with wiring as wire, trio.open_nursery() as nursery:
-            nursery.start_soon(_end_input, wire, stopping)
-            nursery.start_soon(_wind_up, wire, all_of_it, server.grace)
+    claimed = nullcontext(stdio) if isinstance(stdio, tuple) else claim()
+    with claimed as descriptors, trio.CancelScope() as everything:
+        async with open_wire(*descriptors) as wire, trio.open_nursery() as nursery:
+            # To stop is to act as if the client had ended its input: what it was owed, it gets.
+            nursery.start_soon(after, stopping, wire.end_input)
+            nursery.start_soon(wire.wind_up, everything, server.grace)
             await converse(server, wire)
             nursery.cancel_scope.cancel()
-
-
-async def _end_input(wire: StdioWire, stopping: trio.Event) -> None:
-    """To stop is to act as if the client had ended its input: what it was owed, it gets."""
-    await stopping.wait()
-    wire.end_input()
-
-
-async def _wind_up(wire: StdioWire, all_of_it: trio.CancelScope, grace: float) -> None:
-    """What runs, and a client that is slow to read, get the grace; there is none where nobody reads the replies."""
-    await wire.input_over.wait()
-    all_of_it.deadline = trio.current_time() + grace
-    await wire.unheard()
-    all_of_it.cancel()

@@ -623,7 +623,7 @@ def test_the_version_is_told(here):
     assert here("--version")[1] == out
 
 
-# HTTP
+# HTTP and WebSocket
 
 
 def places(process, count):
@@ -638,16 +638,28 @@ async def call_at(url, revision):
 
 
 def test_all_transports_at_once_until_the_input_ends(tmp_path):
-    with serving(tmp_path, "--stdio", "--http", "0") as process:
-        (http,) = places(process, 1)
+    with serving(tmp_path, "--stdio", "--http", "0", "--ws", "0") as process:
+        http, ws = places(process, 2)
         tell(process, call(1, "get_weather", location="London"))
         assert hear(process)["id"] == 1
         trio.run(call_at, http, "2026-07-28")
         trio.run(call_at, http.replace("/mcp", "/sse"), "2024-11-05")
-        trio.run(call_at, http, "2025-11-25")
+        trio.run(call_at, http.replace("http:", "ws:"), "2025-11-25")
+        trio.run(call_at, ws, "2025-11-25")
         process.stdin.close()
         assert process.wait(PATIENCE) == 0
         assert process.stdout.read() == b""
+
+
+def test_the_port_of_websocket_has_nothing_else(tmp_path):
+    with serving(tmp_path, "--ws", "0", "--path", "/here") as process:
+        (url,) = places(process, 1)
+        assert url.startswith("ws://127.0.0.1:")
+        place = url.split("/")[2]
+        assert ask(place, "GET", "/here").startswith(b"HTTP/1.1 426 ")
+        assert ask(place, "GET", "/here", f"Host: {place}").startswith(b"HTTP/1.1 400 ")  # a second one
+        assert ask(place, "GET", "/mcp").startswith(b"HTTP/1.1 404 ")
+        trio.run(call_at, url, "2025-11-25")
 
 
 def test_a_server_at_a_url_is_a_target_too(tmp_path):
@@ -666,7 +678,18 @@ def dial(place, method, path, *headers, body=b""):
     return asking
 
 
+def ask(place, method, path, *headers):
+    with dial(place, method, path, *headers, "Connection: close") as asking:
+        return asking.makefile("rb").read()
+
+
 MODERN_HEADERS = ("Content-Type: application/json", "MCP-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call")
+UPGRADE = (
+    "Connection: Upgrade",
+    "Upgrade: websocket",
+    "Sec-WebSocket-Version: 13",
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+)
 
 
 @pytest.mark.slow
@@ -674,16 +697,18 @@ def test_a_signal_stops_the_busiest_server_within_the_grace_and_a_second(folder)
     with serving(folder, "run", "server.py", "--http", "0", "--grace", "1") as process, ExitStack() as closing:
         place = places(process, 1)[0].split("/")[2]
         idle = closing.enter_context(dial(place, "GET", "/sse"))
+        websocket = closing.enter_context(dial(place, "GET", "/mcp", *UPGRADE))
         asleep = dial(place, "POST", "/mcp", *MODERN_HEADERS, "Mcp-Name: wait", body=call(1, "wait", seconds=3600))
         deaf = dial(place, "POST", "/mcp", *MODERN_HEADERS, "Mcp-Name: large", body=call(1, "large"))
         for opened in (asleep, deaf):
             closing.enter_context(opened)
-        for answered in (idle, deaf):
+        for answered in (idle, websocket, deaf):
             assert answered.recv(10).startswith(b"HTTP/1.1 ")
         process.send_signal(signal.SIGTERM)
         stopped = time.monotonic()
         assert idle.makefile("rb").read().endswith(b"\r\n0\r\n\r\n")
-        assert time.monotonic() - stopped < 0.8  # nothing runs on it
+        assert websocket.makefile("rb").read().endswith(b"\x88\x02\x03\xe9")
+        assert time.monotonic() - stopped < 0.8  # nothing runs on these two
         assert process.wait(PATIENCE) == 0
         assert time.monotonic() - stopped < 2
         assert b"Traceback" not in process.stderr.read()

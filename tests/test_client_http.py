@@ -7,6 +7,7 @@ import trio
 from mcp_trio import Context, Server
 from mcp_trio.client import RemoteError, connect
 from mcp_trio.transports.http.native import serve_http
+from mcp_trio.transports.websocket import serve_websocket
 
 STREAMABLE = ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 OLDEST = ["2024-10-07", "2024-11-05"]
@@ -47,8 +48,11 @@ async def serving(server=None):
     """A server on the native host; its address."""
     server = server or a_server()
 
+    async def upgrade(stream, head):
+        await serve_websocket(server, stream, head, trio.Event())
+
     async def serve(task_status):
-        await serve_http(server, "127.0.0.1", 0, stopping=trio.Event(), task_status=task_status)
+        await serve_http(server, "127.0.0.1", 0, stopping=trio.Event(), upgrade=upgrade, task_status=task_status)
 
     async with server.running(), trio.open_nursery() as nursery:
         [(host, port)] = await nursery.start(serve)
@@ -58,15 +62,16 @@ async def serving(server=None):
 
 @asynccontextmanager
 async def client_over(way, revision, server=None, **options):
-    path = {"http": "/mcp", "sse": "/sse"}[way]
+    scheme, path = {"http": ("http", "/mcp"), "sse": ("http", "/sse"), "ws": ("ws", "/mcp")}[way]
     with trio.fail_after(10):
-        async with serving(server) as address, connect(f"http://{address}{path}", revision, **options) as client:
+        async with serving(server) as address, connect(f"{scheme}://{address}{path}", revision, **options) as client:
             yield client
 
 
 EVERY_WAY = [
     *[("http", revision) for revision in STREAMABLE],
     *[("sse", revision) for revision in OLDEST],
+    *[("ws", revision) for revision in OLDEST + STREAMABLE],
 ]
 
 
@@ -105,7 +110,7 @@ async def test_a_cancelled_request_ends(way, revision):
         await client.call_tool("add", {"a": 2, "b": 3})
 
 
-@pytest.mark.parametrize(("way", "revision"), [("http", "2025-06-18"), ("http", "2026-07-28")])
+@pytest.mark.parametrize(("way", "revision"), [("http", "2025-06-18"), ("http", "2026-07-28"), ("ws", "2025-06-18")])
 async def test_requests_run_beside_each_other(way, revision):
     async with client_over(way, revision) as client, trio.open_nursery() as nursery:
         with trio.fail_after(2):
@@ -127,7 +132,7 @@ async def test_arguments_that_belong_in_headers_are_sent_there():
         assert (await client.call_tool("routed", {"region": "Москва "})).text == "Москва "
 
 
-@pytest.mark.parametrize(("way", "revision"), [("http", "2025-11-25"), ("sse", "2024-11-05")])
+@pytest.mark.parametrize(("way", "revision"), [("http", "2025-11-25"), ("sse", "2024-11-05"), ("ws", "2025-11-25")])
 async def test_what_belongs_to_no_request_is_heard(way, revision):
     server = a_server()
     async with client_over(way, revision, server) as client:

@@ -452,7 +452,7 @@ async def test_the_city_to_compare_with_is_another_one() -> None:
 async def test_every_tool_is_described(revision: str) -> None:
     async with connect(demo.server, revision) as client:
         tools = await client.list_tools()
-    assert [tool["name"] for tool in tools] == [tool.listed.name for tool in demo.server.tools]
+    assert [tool["name"] for tool in tools] == [tool.listed.name for tool in demo.server.tools.values()]
     for tool in tools:
         assert tool["description"]
         for name, schema in tool["inputSchema"].get("properties", {}).items():

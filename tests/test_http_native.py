@@ -67,6 +67,29 @@ async def test_one_guard_for_all_ways_in(method: str, path: str) -> None:
         assert (await there.send(method, path, {"Origin": EVIL})).status == 403
 
 
+async def test_nobody_is_upgraded_past_the_guard() -> None:
+    async def upgrade(stream: trio.abc.Stream, head: bytes) -> None:
+        pytest.fail("upgraded")
+
+    async with site(make_server(), upgrade=upgrade) as there:
+        asking = {"Connection": "Upgrade", "Upgrade": "websocket", "Origin": EVIL}
+        assert (await there.send("GET", "/mcp", asking)).status == 403
+        assert (await there.send("GET", "/mcp", {**asking, "Origin": "null"})).status == 403
+        assert (await there.send("GET", "/sse", {**asking, "Origin": "http://localhost"})).status == 400
+
+
+async def test_an_upgrade_gets_the_stream_and_all_that_was_read() -> None:
+    async def upgrade(stream: trio.abc.Stream, head: bytes) -> None:
+        assert head.startswith(b"GET /mcp HTTP/1.1\r\n")
+        assert head.endswith(b"\r\n\r\nbehind")
+        await stream.send_all(b"hello")
+        await stream.aclose()
+
+    async with site(make_server(), upgrade=upgrade) as there, there.wire() as wire:
+        await wire.send(request("GET", "/mcp", {"Connection": "Upgrade", "Upgrade": "websocket"}) + b"behind")
+        assert await wire.to_end() == b"hello"
+
+
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
 async def test_there_is_no_redirect(path: str) -> None:
     async with site(make_server()) as there:

@@ -281,7 +281,8 @@ def opened(sessions: Sessions, now: float, principal: str | None = None) -> Http
 
 
 def test_sessions_are_bounded_and_the_longest_idle_goes_first() -> None:
-    sessions = Sessions(most=2)
+    sessions = Sessions()
+    sessions.most = 2
     one, two = opened(sessions, 0.0), opened(sessions, 0.0)
     assert one is not None
     assert two is not None
@@ -294,7 +295,8 @@ def test_sessions_are_bounded_and_the_longest_idle_goes_first() -> None:
 
 
 def test_idle_sessions_expire_and_busy_ones_do_not() -> None:
-    sessions = Sessions(idle=10.0)
+    sessions = Sessions()
+    sessions.idle = 10.0
     one, two = opened(sessions, 0.0), opened(sessions, 0.0)
     one.news.attach(one)
     sessions.expire(11.0)

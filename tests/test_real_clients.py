@@ -1,10 +1,11 @@
-"""The official SDKs' own clients, from the registries, against the demo server on stdio."""
+"""The official SDKs' own clients, from the registries, against the demo server: on stdio, HTTP and HTTP+SSE."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,33 @@ CONVERSATIONS = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("client", "choice", "revision"), CONVERSATIONS)
 def test_a_real_client_lists_and_calls_the_tools_over_stdio(client: str, choice: str, revision: str) -> None:
-    report = converse(client, "--revision", choice, "--", *DEMO_SERVER)
+    check(converse(client, "--revision", choice, "--", *DEMO_SERVER), revision)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("client", "choice", "revision"), CONVERSATIONS)
+def test_a_real_client_lists_and_calls_the_tools_over_http(client: str, choice: str, revision: str, url: str) -> None:
+    check(converse(client, "--revision", choice, "--url", url), revision)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("client", ["python-v1", "typescript-v1"])
+def test_an_older_client_lists_and_calls_the_tools_over_sse(client: str, url: str) -> None:
+    check(converse(client, "--sse", url.replace("/mcp", "/sse")), "2025-11-25")
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """Where the demo server is served over HTTP."""
+    with subprocess.Popen([*DEMO_SERVER, "--http", "0"], cwd=PROJECT, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        yield process.stderr.readline().split()[-1]
+        process.terminate()
+        assert process.wait(SECONDS) == 0
+
+
+def check(report: dict[str, Any], revision: str) -> None:
+    """What every client has to have seen."""
     assert report["revision"] == revision
     assert report["server"]["name"]
     assert {"get_weather", "calculate_sum"} <= set(report["tools"])

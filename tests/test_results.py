@@ -313,7 +313,7 @@ async def test_a_kind_of_str_is_text(annotation: Any) -> None:
 )
 async def test_content_in_any_sequence_is_content(annotation: Any) -> None:
     server = returning((Text("a"), PICTURE), annotation)
-    (tool,) = server.tools
+    (tool,) = server.tools.values()
     assert tool.listed.output_schema is None
     assert [item["type"] for item in (await got(server))["content"]] == ["text", "image"]
 
@@ -326,7 +326,7 @@ def test_content_mixed_with_structured_types_is_refused(annotation: Any) -> None
 
 async def test_an_object_is_any_value() -> None:
     server = returning({"a": [1, None]}, object)
-    assert next(iter(server.tools)).listed.output_schema is None
+    assert next(iter(server.tools.values())).listed.output_schema is None
     assert (await got(server)).structured == {"a": [1, None]}
     assert (await got(returning({"a": 1}, dict[str, object]))).structured == {"a": 1}
 

@@ -321,14 +321,15 @@ async def test_a_terminal_is_served_and_its_mode_left_alone():
 
 ECHO = """
 import os, subprocess, sys, trio
-from mcp_trio.transports.stdio import open_stdio
+from mcp_trio.transports.stdio import claim, open_wire
 async def main(threads=False):
-    async with open_stdio(threads=threads) as wire:
-        while batch := await wire.receive():
-            for message in batch:
-                exec(message)
-                wire.send(b"done")
-            wire.flush()
+    with claim() as (reading, writing):
+        async with open_wire(reading, writing, threads=threads) as wire:
+            while batch := await wire.receive():
+                for message in batch:
+                    exec(message)
+                    wire.send(b"done")
+                wire.flush()
 """
 RUN = ECHO + "trio.run(main)\n"
 RUN_THREADS = ECHO + "trio.run(main, True)\n"
@@ -336,12 +337,13 @@ RUN_THREADS = ECHO + "trio.run(main, True)\n"
 
 LEAVE = """
 import trio
-from mcp_trio.transports.stdio import open_stdio
+from mcp_trio.transports.stdio import claim, open_wire
 async def main():
-    async with open_stdio(threads=True) as wire:
-        with trio.move_on_after(0.01):
-            await wire.receive()
-        wire.send(b"bye")
+    with claim() as (reading, writing):
+        async with open_wire(reading, writing, threads=True) as wire:
+            with trio.move_on_after(0.01):
+                await wire.receive()
+            wire.send(b"bye")
 trio.run(main)
 """
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"} | {

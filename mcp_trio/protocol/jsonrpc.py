@@ -59,8 +59,8 @@ def decode_batch(data: bytes) -> list[bytes]:
     """The messages of an array, still encoded. Raises BadMessage."""
     raws = _read(_decode_raws, data)
     if len(raws) > MAX_BATCH:
-        too_many = f"a batch of {len(raws)} messages; at most {MAX_BATCH} are taken"
-        raise BadMessage(InvalidRequest(f"Invalid request: {too_many}"))
+        wrong = InvalidRequest(f"Invalid request: a batch of {len(raws)} messages; at most {MAX_BATCH} are taken")
+        raise BadMessage(wrong)
     return [bytes(raw) for raw in raws]
 
 

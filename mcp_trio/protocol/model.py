@@ -190,14 +190,17 @@ class _Named(Model):
     description: str | None = None
 
 
-class Tool(_Named):
+class _Listed(_Named, kw_only=True):
+    icons: list[Icon] | None = None
+    meta: Json | None = field(default=None, name="_meta")
+
+
+class Tool(_Listed):
     """A tool, as it is listed."""
 
     input_schema: Json = field(default_factory=dict)
     output_schema: Json | None = None
     annotations: ToolAnnotations | None = None
-    icons: list[Icon] | None = None
-    meta: Json | None = field(default=None, name="_meta")
 
 
 class PromptArgument(_Named):
@@ -206,12 +209,10 @@ class PromptArgument(_Named):
     required: bool | None = None
 
 
-class Prompt(_Named):
+class Prompt(_Listed):
     """A prompt, as it is listed."""
 
     arguments: list[PromptArgument] | None = None
-    icons: list[Icon] | None = None
-    meta: Json | None = field(default=None, name="_meta")
 
 
 class PromptMessage(Model):

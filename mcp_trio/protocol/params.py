@@ -126,15 +126,11 @@ class Cancelled(Params, kw_only=True, rename="camel"):
 
 # Method -> what it carries; any other carries nothing but `_meta`. Which revision has which, the revisions say.
 KINDS: dict[str, type[Params]] = {
+    **dict.fromkeys(("tools/list", "prompts/list", "resources/list", "resources/templates/list"), Page),
+    **dict.fromkeys(("resources/subscribe", "resources/unsubscribe"), Subscribe),
     "initialize": Initialize,
-    "tools/list": Page,
     "tools/call": CallTool,
-    "resources/list": Page,
-    "resources/templates/list": Page,
     "resources/read": ReadResource,
-    "resources/subscribe": Subscribe,
-    "resources/unsubscribe": Subscribe,
-    "prompts/list": Page,
     "prompts/get": CallTool,
     "logging/setLevel": SetLevel,
     "completion/complete": Complete,

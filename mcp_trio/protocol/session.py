@@ -19,14 +19,13 @@ from msgspec import UNSET, MsgspecError, Raw, Struct, UnsetType
 
 from . import jsonrpc, params
 from .errors import InvalidParams, InvalidRequest, MethodNotFound, NotInMeta, ProtocolError
-from .jsonrpc import BadMessage, Envelope, Id
 from .revisions import Revision, Revisions
 
 
 class Call(Struct):
     """A request to carry out."""
 
-    id: Id
+    id: jsonrpc.Id
     method: str
     params: Any
     raw: Raw
@@ -43,7 +42,7 @@ class Notice(Struct):
 class Answer(Struct):
     """The client's reply to a question: its result, or the error that it is."""
 
-    id: Id
+    id: jsonrpc.Id
     result: Raw | None
     error: Raw | None
 
@@ -81,13 +80,12 @@ class Session:
         if data is None:
             limit = jsonrpc.MAX_MESSAGE // 2**20
             return self._refuse(UNSET, InvalidRequest(f"Invalid request: a message is larger than {limit} MiB"))
-        is_array = data.lstrip()[:1] == b"["
-        return self._receive_batch(data) if is_array else self._receive_one(data)
+        return self._receive_batch(data) if data.lstrip()[:1] == b"[" else self._receive_one(data)
 
     def _receive_one(self, data: bytes, *, in_batch: bool = False) -> Event | None:
         try:
             envelope = jsonrpc.decode(data)
-        except BadMessage as bad:
+        except jsonrpc.BadMessage as bad:
             return None if bad.silent else self._refuse(bad.id, bad.error)
         method = envelope.method
         if method is UNSET:
@@ -101,7 +99,7 @@ class Session:
     def _receive_batch(self, data: bytes) -> Event:
         try:
             messages = jsonrpc.decode_batch(data)
-        except BadMessage as bad:
+        except jsonrpc.BadMessage as bad:
             return self._refuse(UNSET, bad.error)
         if self.revision is None or not self.revision.batches:
             return self._refuse(UNSET, InvalidRequest("Invalid request: $: expected object, got array"))
@@ -110,7 +108,7 @@ class Session:
         events = (self._receive_one(message, in_batch=True) for message in messages)
         return Batch([event for event in events if event is not None])
 
-    def _call(self, method: str, id: Id, raw: Raw) -> Event:
+    def _call(self, method: str, id: jsonrpc.Id, raw: Raw) -> Event:
         meta = params.NO_META
         try:
             decoded, problem = _decoded(method, raw)
@@ -164,18 +162,17 @@ class Session:
             self.ready = True
         # Beside the agreed revision, requests of a stateless one may be under way and may be cancelled.
         spoken = [self.revision, *self._revisions.stateless.values()]
-        if any(revision is not None and method in revision.notifications for revision in spoken):
-            return Notice(method, raw)
-        return None
+        is_known = any(revision is not None and method in revision.notifications for revision in spoken)
+        return Notice(method, raw) if is_known else None
 
-    def _answer(self, envelope: Envelope) -> Event | None:
+    def _answer(self, envelope: jsonrpc.Envelope) -> Event | None:
         if envelope.id is UNSET and envelope.error:
             return None  # the client could not read the id of something; there is nothing to answer
         if isinstance(envelope.id, UnsetType) or bool(envelope.result) == bool(envelope.error):
             return self._refuse(envelope.id, InvalidRequest("Invalid request: $.method: missing"))
         return Answer(envelope.id, envelope.result or None, envelope.error or None)
 
-    def _refuse(self, id: Id | UnsetType, error: ProtocolError, meta: params.Meta = params.NO_META) -> Refusal:
+    def _refuse(self, id: jsonrpc.Id | UnsetType, error: ProtocolError, meta: params.Meta = params.NO_META) -> Refusal:
         """A refusal, in the shape of the revision that the client speaks, as far as it is known."""
         stateless = self._revisions.stateless
         if meta.version is not UNSET and stateless:
@@ -198,5 +195,4 @@ def _decoded(method: str, raw: Raw) -> tuple[params.Params, InvalidParams | None
         wrong = InvalidParams(f"Invalid params: {jsonrpc.explain(problem, '$.params')}")
     if not method:
         raise wrong
-    only_meta, _ = _decoded("", raw)
-    return only_meta, wrong
+    return _decoded("", raw)[0], wrong

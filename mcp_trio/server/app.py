@@ -230,7 +230,7 @@ class Server:
 
     def find_resource(self, uri: str) -> "ServerResource":
         """What reads a URI: the resource of that name, else the first template that it matches."""
-        matching = (template for template in self.templates if template.template.match(uri) is not None)
+        matching = (template for template in list(self.templates.values()) if template.template.match(uri) is not None)
         if (found := self.resources.get(uri) or next(matching, None)) is None:
             raise ResourceNotFound(uri)
         return found

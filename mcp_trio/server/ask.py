@@ -21,7 +21,7 @@ from ..protocol.model import Audio, Image, Json, PromptMessage, Text, Tool
 from ..protocol.revisions import Revision
 from .context import AskFailed, Unanswered
 from .dispatch import Request
-from .elicitation import form_schema
+from .schema import form_schema
 
 T = TypeVar("T")
 # Seconds within which a client has to come back with its answers.
@@ -79,11 +79,6 @@ class Question(Struct, Generic[T], kw_only=True, rename="camel"):
     needs: ClassVar[Json] = {}
     key: str | None = None
 
-    @property
-    def capability(self) -> str:
-        """The capability that the client must have: methods are named after theirs."""
-        return self.method.partition("/")[0]
-
     def params(self, revision: Revision) -> Json:
         """The question as the revision has it. Raises ValueError where it cannot be put."""
         return {}
@@ -106,7 +101,7 @@ class Elicit(Question[Elicited[T]]):
 
     def params(self, revision: Revision) -> Json:
         form: Any = self.schema
-        asked = form_schema(form, lists=revision.elicits_lists)
+        asked = form_schema(form, lists=revision.elicits_all)
         return {"mode": "form", "message": self.message, "requestedSchema": asked}
 
     def allowed_by(self, offered: Json) -> bool:
@@ -129,7 +124,7 @@ class ElicitUrl(Question[Elicited[None]]):
     id: str
 
     def params(self, revision: Revision) -> Json:
-        if not revision.elicits_urls:
+        if not revision.elicits_all:
             raise ValueError(f"protocol revision {revision.name} cannot send a user to a page")
         return {"mode": "url", "message": self.message, "url": self.url, "elicitationId": self.id}
 
@@ -205,7 +200,10 @@ class Asking:
         self._revision: Any = request.call.revision
         self._count = 0
         self._open: dict[str, Json] = {}
-        self._state = State(self._digest(), expires=0)
+        about: Json = {"arguments": {}, **json.decode(request.call.raw)}
+        # What tells this request from others: on whose behalf it comes, its method, and what it is about.
+        chosen = [request.principal, request.call.method, *map(about.get, ("name", "uri", "arguments"))]
+        self._state = State(sha256(json.encode(chosen, order="deterministic")).hexdigest(), expires=0)
         params, session = request.call.params, request.conversation.session
         self._capabilities = session.capabilities if self._revision.opens else params.meta.capabilities
         if not self._revision.opens and params.request_state is not UNSET:
@@ -213,18 +211,14 @@ class Asking:
         if not self._revision.opens and params.input_responses is not UNSET:
             self._state.answers.update(params.input_responses)
 
-    async def one(self, question: Question[T]) -> T:
-        """The answer to one question."""
-        answer: T = (await self.all(question))[0]
-        return answer
-
-    async def all(self, *questions: Question[Any]) -> list[Any]:
+    async def all(self, *questions: Question[T]) -> list[T]:
         """The answers, in order. Raises MissingClientCapability, AskFailed, Unanswered."""
         for question in questions:
-            offered = getattr(self._capabilities, question.capability)
+            capability = question.method.partition("/")[0]  # methods are named after theirs
+            offered = getattr(self._capabilities, capability)
             asks = question.method in self._revision.asks and isinstance(offered, dict)
             if not asks or not question.allowed_by(offered):
-                raise MissingClientCapability({question.capability: question.needs})
+                raise MissingClientCapability({capability: question.needs})
         if self._revision.opens:
             return [await self._ask_now(question) for question in questions]
         answers = [self._recalled(question) for question in questions]
@@ -247,7 +241,7 @@ class Asking:
         except (ValueError, RecursionError) as problem:
             raise AskFailed(f"the client's answer to {question.method} is unusable: {problem}") from None
 
-    def _recalled(self, question: Question[T]) -> T | None:
+    def _recalled(self, question: Question[Any]) -> Any:
         """The answer, if it is there; else the question is noted as open.
 
         A key that is made is the question's place and its digest: should the function ask otherwise when it runs
@@ -256,7 +250,7 @@ class Asking:
         self._count += 1
         request = self._revision.input_request(question.method, question.params(self._revision))
         digest = sha256(json.encode(request)).hexdigest()[:8]
-        key = question.key or f"{self._count}-{question.capability}-{digest}"
+        key = question.key or f"{self._count}-{question.method.partition('/')[0]}-{digest}"
         if key not in self._state.answers:
             self._open[key] = request
             return None
@@ -283,10 +277,3 @@ class Asking:
         if state.expires < time.time():
             raise InvalidParams(f"{where}: has expired; begin again without it")
         return state
-
-    def _digest(self) -> str:
-        """What tells this request from others: on whose behalf it comes, its method, and what it is about."""
-        call = self._request.call
-        params: Json = {"arguments": {}, **json.decode(call.raw)}
-        chosen = [self._request.principal, call.method, *map(params.get, ("name", "uri", "arguments"))]
-        return sha256(json.encode(chosen, order="deterministic")).hexdigest()

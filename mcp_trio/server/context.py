@@ -37,33 +37,23 @@ class Unanswered(BaseException):
 class Context:
     """A request's own: how far it is, what it has to say, whom it can ask.
 
-    A function gets one by a parameter annotated with this class; the parameter is no part of its schema.
+    A function gets one by a parameter annotated with this class; the parameter is no part of its schema. `revision` is
+    the protocol revision that serves the request; `principal`, where access is controlled, on whose behalf it comes;
+    `lifespan`, what the server's lifespan has yielded.
     """
 
     def __init__(self, request: "Request") -> None:
         self._request = request
-        self._progress = float("-inf")
-
-    @property
-    def revision(self) -> str:
-        """The protocol revision that serves this request."""
-        return self._request.call.revision.name
+        self._progress = -inf
+        self.revision: str = request.call.revision.name
+        self.principal = request.principal
+        self.lifespan: Any = request.server.lifespan_value
 
     @property
     def meta(self) -> Json:
         """The request's `_meta`, as it came."""
         meta: Json = msgspec.json.decode(self._request.call.raw).get("_meta", {})
         return meta
-
-    @property
-    def principal(self) -> str | None:
-        """On whose behalf the request comes, where access is controlled."""
-        return self._request.principal
-
-    @property
-    def lifespan(self) -> Any:
-        """What the server's lifespan has yielded."""
-        return self._request.server.lifespan_value
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Tell the client how far the request is, if it wants to know. What does not increase is not told."""
@@ -91,25 +81,25 @@ class Context:
         """Ask the user to fill in a form with the fields of a flat dataclass, Struct or TypedDict."""
         from .ask import Elicit
 
-        return await self._questions.one(Elicit(message, schema, key=key))
+        return (await self._questions.all(Elicit(message, schema, key=key)))[0]
 
     async def elicit_url(self, message: str, url: str, id: str, *, key: str | None = None) -> "Elicited[None]":
         """Ask the user to visit a page. Accepted means that the user has agreed to, not that it is done."""
         from .ask import ElicitUrl
 
-        return await self._questions.one(ElicitUrl(message, url, id, key=key))
+        return (await self._questions.all(ElicitUrl(message, url, id, key=key)))[0]
 
     async def sample(self, messages: str | list[PromptMessage], *, max_tokens: int, **options: Any) -> "Sampled":
         """Have the client's model say something; `options` are those of `Sample`."""
         from .ask import Sample
 
-        return await self._questions.one(Sample(messages, max_tokens=max_tokens, **options))
+        return (await self._questions.all(Sample(messages, max_tokens=max_tokens, **options)))[0]
 
     async def roots(self, *, key: str | None = None) -> "list[Root]":
         """The places that the client lets the server work in."""
         from .ask import Roots
 
-        return await self._questions.one(Roots(key=key))
+        return (await self._questions.all(Roots(key=key)))[0]
 
     async def ask(self, *questions: "Question[Any]") -> list[Any]:
         """Ask several things in one round; the answers come in the same order."""

@@ -10,25 +10,24 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from time import perf_counter
 from types import coroutine
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 import trio
 
 from ..protocol import jsonrpc, params
-from ..protocol.errors import InternalError, InvalidRequest, ProtocolError, kind_of
+from ..protocol.errors import InternalError, InvalidRequest, ProtocolError
 from ..protocol.model import Json, Text, ToolResult
 from ..protocol.revisions import Revision
 from ..protocol.session import Answer, Batch, Call, Event, Notice, Refusal, Session
+from .app import Server
 from .context import AskFailed, ToolError, Unanswered
 from .handlers import HANDLERS
-
-if TYPE_CHECKING:
-    from .app import Server
 
 log = logging.getLogger("mcp_trio")
 
@@ -38,8 +37,6 @@ TURN = 0.002
 Running = Coroutine[Any, Any, bytes | None]
 Rest = Awaitable[bytes | None]
 Work = Call | Batch
-# The request (of a batch: None), and its reply or, where it waits, what goes on with it.
-Begun = tuple["Request | None", bytes | None, Rest | None]
 
 
 class Channel(Protocol):
@@ -78,9 +75,8 @@ class Request:
 
     def tell(self, method: str, params: Json) -> None:
         """Send the client a notification about this request, while it goes on."""
-        cancelled = self.scope is not None and self.scope.cancel_called
-        if not self.ended and not cancelled:
-            self.conversation.tell(self.channel, self.call.revision, method, params)
+        if not (self.ended or (self.scope and self.scope.cancel_called)):
+            self.conversation.tell(method, params, self.channel, self.call.revision)
 
 
 class Pending(msgspec.Struct):
@@ -103,14 +99,11 @@ class Conversation:
         self._asked: dict[str, Pending] = {}
         self._gone = False
 
-    def tell(self, channel: Channel, revision: Any, method: str, params: Json) -> None:
-        """Send a notification, if the revision has it."""
-        if message := revision.notification(method, params):
-            channel.send(message)
-
-    def announce(self, method: str, params: Json) -> None:
-        """Send a notification that belongs to no request."""
-        self.tell(self.channel, self.session.revision, method, params)
+    def tell(self, method: str, params: Json, channel: Channel | None = None, revision: Any = None) -> None:
+        """Send a notification, if the revision has it; by default one that belongs to no request."""
+        spoken: Any = revision or self.session.revision
+        if message := spoken.notification(method, params):
+            (channel or self.channel).send(message)
 
     async def ask(self, request: Request, method: str, params: Json) -> msgspec.Raw:
         """Put a question to the client, in a revision whose server may ask, and wait for the answer."""
@@ -123,7 +116,7 @@ class Conversation:
                 await pending.settled.wait()
         except trio.Cancelled:
             cancelled = {"requestId": id, "reason": "the request that asked was cancelled"}
-            self.tell(request.channel, revision, "notifications/cancelled", cancelled)
+            self.tell("notifications/cancelled", cancelled, request.channel, revision)
             raise
         finally:
             del self._asked[id]
@@ -133,8 +126,10 @@ class Conversation:
             raise AskFailed(f"the client answered {method} with an error: {bytes(answer.error or b'').decode()}")
         return answer.result
 
-    def begin(self, work: Work, channel: Channel) -> Begun:
+    def begin(self, work: Work, channel: Channel) -> tuple[Request | None, bytes | None, Rest | None]:
         """Run a request, or a batch, in this task's turn, until it ends or first waits.
+
+        Returns the request (of a batch: None), and its reply or, where it waits, what goes on with it.
 
         It runs in a copy of the context, so that what it sets there does not reach the next request. Where it waits,
         the copy becomes this task's, which is to go on with it in `carry_on`.
@@ -175,20 +170,15 @@ class Conversation:
             if isinstance(event.id, str) and (pending := self._asked.get(event.id)):
                 pending.answer = event
                 pending.settled.set()
-        elif isinstance(event, Notice) and event.method == "notifications/cancelled":
-            self._cancel(event)
         elif isinstance(event, Notice) and event.method == "notifications/initialized":
             self.server.subscriptions.opened(self)
-
-    def _cancel(self, event: Notice) -> None:
-        """End a request. Unknown, ended and malformed ones are passed over, as the specification has it."""
-        try:
-            cancelled: params.Cancelled = params.decode(event.method, event.raw)
-        except msgspec.MsgspecError:
-            return
-        if scope := self.waiting.get(cancelled.request_id):
-            log.debug("request %r cancelled by the client: %s", cancelled.request_id, cancelled.reason)
-            scope.cancel()
+        elif isinstance(event, Notice) and event.method == "notifications/cancelled":
+            # Unknown, ended and malformed ones are passed over, as the specification has it.
+            with suppress(msgspec.MsgspecError):
+                cancelled: params.Cancelled = params.decode(event.method, event.raw)
+                if scope := self.waiting.get(cancelled.request_id):
+                    log.debug("request %r cancelled by the client: %s", cancelled.request_id, cancelled.reason)
+                    scope.cancel()
 
     def hang_up(self) -> None:
         """The client sends no more: nothing will answer our questions, and nobody waits for news."""
@@ -256,7 +246,7 @@ def _reply_to(request: Request, failure: BaseException) -> bytes:
 def _failure(request: Request, error: ProtocolError) -> bytes:
     """The reply that says what went wrong: an error, or where the revision has it so, a tool's result."""
     call, revision = request.call, request.call.revision
-    if call.method == "tools/call" and kind_of(error) in revision.tool_failures:
+    if call.method == "tools/call" and revision.kind_of(error) in revision.tool_failures:
         result = ToolResult([Text(error.message)], is_error=True)
         return jsonrpc.encode_result(call.id, jsonrpc.encode(revision.tool_result(result)))
     reply = jsonrpc.encode_error(call.id, revision.error(error))

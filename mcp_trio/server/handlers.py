@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..protocol.errors import InvalidParams, MethodNotFound, ResourceNotFound
 from ..protocol.jsonrpc import encode
 from ..protocol.model import Completion
-from ..protocol.params import PromptReference
+from ..protocol.params import VENDOR, PromptReference
 from .registry import Registry
 
 if TYPE_CHECKING:
@@ -20,13 +20,13 @@ MOST_SUBSCRIPTIONS = 1_000
 async def initialize(request: "Request") -> bytes:
     """Agree on a revision."""
     features = request.conversation.session.offered = request.server.features()
-    return encode(request.call.revision.initialize_result(features))
+    return encode(request.call.revision.introduction(request.call.method, features, []))
 
 
 async def discover(request: "Request") -> bytes:
     """Say what is spoken and offered."""
-    revision: Any = request.call.revision  # of a kind that has this method
-    return encode(revision.discover_result(request.server.features(), request.server.revisions.names))
+    features, versions = request.server.features(), request.server.revisions.names
+    return encode(request.call.revision.introduction(request.call.method, features, versions))
 
 
 async def ping(request: "Request") -> bytes:
@@ -40,10 +40,9 @@ async def list_items(what: str, request: "Request") -> bytes:
     revision, cursor = request.call.revision, request.call.params.cursor or None
     _offered(request, registry.feature)
     if what == "resources" and "resources/templates/list" not in revision.requests:
-        templates = [item.listed for item in request.server.templates]
-        return encode(
-            revision.listing({what: [item.listed for item in registry], "resourceTemplates": templates}, None)
-        )
+        templates = [item.listed for item in list(request.server.templates.values())]
+        resources = [item.listed for item in list(registry.values())]
+        return encode(revision.listing({what: resources, "resourceTemplates": templates}, None))
     return registry.listing(revision, "resourceTemplates" if what == "templates" else what, cursor)
 
 
@@ -57,9 +56,9 @@ async def call_tool(request: "Request") -> bytes:
 async def read_resource(request: "Request") -> bytes:
     """Read a resource."""
     _offered(request, "resources")
-    uri = request.call.params.uri
+    uri, revision = request.call.params.uri, request.call.revision
     contents = await request.server.find_resource(uri).read(request, uri)
-    return encode(request.call.revision.read_result(contents))
+    return encode(revision.result({"contents": revision.shape(list(contents))}, cacheable=True))
 
 
 async def subscribe(request: "Request") -> bytes:
@@ -81,14 +80,14 @@ async def unsubscribe(request: "Request") -> bytes:
 async def get_prompt(request: "Request") -> bytes:
     """Fill in a prompt."""
     _offered(request, "prompts")
-    params = request.call.params
+    params, revision = request.call.params, request.call.revision
     filled = await request.server.prompts.find(params.name).fill(request, params.arguments)
-    return encode(request.call.revision.prompt_result(filled))
+    return encode(revision.result(revision.shape(filled), filled.meta))
 
 
 async def complete(request: "Request") -> bytes:
     """Complete an argument; one that nothing is known of has no completions."""
-    server, params = request.server, request.call.params
+    server, params, revision = request.server, request.call.params, request.call.revision
     if isinstance(params.ref, PromptReference):
         name = server.prompts.find(params.ref.name).name
     elif (name := params.ref.uri) not in server.templates and name not in server.resources:
@@ -96,15 +95,14 @@ async def complete(request: "Request") -> bytes:
     completion = Completion([])
     if (completer := server.completers.get(name, {}).get(params.argument.name)) is not None:
         completion = await completer.complete(request, params.argument.value, params.context.arguments)
-    return encode(request.call.revision.completion_result(completion))
+    return encode(revision.result({"completion": revision.shape(completion)}))
 
 
 async def set_level(request: "Request") -> bytes:
     """Set from which level on the client wants log messages."""
     revision, level = request.call.revision, request.call.params.level
-    known = set(revision.levels.values())
-    if level not in known:
-        raise InvalidParams(f"Invalid params: $.params.level: {level!r} is none of {', '.join(sorted(known))}")
+    if level not in (known := sorted(set(revision.levels.values()))):
+        raise InvalidParams(f"Invalid params: $.params.level: {level!r} is none of {', '.join(known)}")
     request.conversation.session.log_level = level
     return encode(revision.result({}))
 
@@ -117,8 +115,7 @@ async def listen(request: "Request") -> bytes:
     if "resources" not in features:
         wanted.resources_list_changed, wanted.resource_subscriptions = False, []
     await request.server.subscriptions.listen(request, wanted)
-    revision: Any = request.call.revision  # of a kind that has this method
-    return encode(revision.listen_result(request.call.id))
+    return encode(request.call.revision.result({}, {VENDOR + "subscriptionId": request.call.id}))
 
 
 def _offered(request: "Request", feature: str) -> None:

@@ -1,5 +1,6 @@
 """What a server offers, each made of a function: tools, resources and prompts, and what completes their arguments."""
 
+import inspect
 import re
 from typing import Any
 from urllib.parse import unquote
@@ -7,19 +8,82 @@ from urllib.parse import unquote
 import msgspec
 import trio
 
-from ..protocol import model
+from ..protocol import errors, model
 from ..protocol.jsonrpc import encode
-from ..protocol.model import CONTENT_TYPES, Completion, PromptMessage, PromptResult, Text, TextContents, ToolResult
-from .context import ToolError
+from ..protocol.model import CONTENT_TYPES, Json, PromptMessage, PromptResult, Text, TextContents, ToolResult
+from . import docstrings, schema
+from .context import Context, ToolError
 from .dispatch import Request
-from .functions import Called, Function, described
-from .schema import Returned
 
+Called = schema.Function
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _CONTENTS = (TextContents, model.BlobContents)
 _VARIABLE = re.compile(r"\{(\+?)(\w+)\}")
 # The most values that a completion may have, as the specification says.
 MAX_VALUES = 100
+
+
+class Function:
+    """A function that requests run: `async def` in the loop, `def`, which may block, in a thread.
+
+    `kind` is what it is for, as its decorator is called; `name` is what it is known by among its kind.
+    """
+
+    listed: Any
+    number: int  # its place in the order in which its kind was added
+
+    def __init__(self, function: Called, kind: str, name: str, **options: Any) -> None:
+        if isinstance(function, type) or not callable(function):
+            raise TypeError(f"@server.{kind} goes on a function, not on {function!r}")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError(f"@server.{kind} goes on a function that returns its result; {function!r} yields")
+        self.name = name
+        self.label = f"{kind} {name}"
+        self.parameters = schema.Parameters(function, injected=Context, **options)
+        self.properties: Json = self.parameters.schema.get("properties", {})
+        layers = (schema.peeled(function), schema.peeled(function).__call__, schema.innermost(function))
+        self._is_async = any(map(inspect.iscoroutinefunction, layers))
+
+    def arguments(self, raw: bytes) -> dict[str, Any]:
+        """Arguments as they came, typed. Raises InvalidArguments saying whose they are."""
+        try:
+            return self.parameters.decode(raw)
+        except errors.InvalidArguments as problem:
+            raise errors.InvalidArguments(problem.reason, of=self.label) from None
+
+    def must_take_strings(self) -> None:
+        """What the protocol passes as strings can be taken as strings alone."""
+        for name, wanted in self.properties.items():
+            options = wanted.get("anyOf", [wanted])
+            if not any(option.get("type", "string") == "string" for option in options):
+                raise TypeError(f"{self.label}: argument {name!r} comes as a string; use str, an Enum or a Literal")
+
+    async def call(self, request: Request, arguments: dict[str, Any]) -> Any:
+        """Run it; it may change `arguments`."""
+        if self.parameters.injected_name is not None:
+            arguments[self.parameters.injected_name] = Context(request)
+        if self._is_async:
+            return await self.parameters.call(**arguments)
+
+        def call() -> list[Any]:  # in a list, as trio lets no thread return what is to be awaited
+            return [self.parameters.call(**arguments)]
+
+        # A thread cannot be stopped: on cancellation it is left to end by itself, its result thrown away.
+        (value,) = await trio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=request.server.threads)
+        return await value if inspect.isawaitable(value) else value
+
+
+def described(kind: type[model.Model], function: Called, **given: Any) -> Json:
+    """How a function is listed: its own name and docstring stand in for those that are not given."""
+    decorator = f"@server.{kind.__name__.lower()}"
+    if unknown := given.keys() - set(kind.__struct_fields__):
+        raise TypeError(f"{decorator} has no option {unknown.pop()!r}; its docstring lists what it has")
+    if not isinstance(given.get("name", ""), str | None):
+        raise TypeError(f"{decorator}(name) wants a string, not {given['name']!r}")
+    named = schema.peeled(function)
+    name, summary = getattr(named, "__name__", type(named).__name__), docstrings.parse(named.__doc__).summary
+    own = {"name": name, "description": summary or None}
+    return {**own, **{option: value for option, value in given.items() if value is not None}}
 
 
 class ServerTool(Function):
@@ -31,7 +95,7 @@ class ServerTool(Function):
             raise ValueError(f"tool name {listed['name']!r}: 1 to 128 of the characters A-Z a-z 0-9 _ - . are wanted")
         super().__init__(function, "tool", listed["name"], input_schema=listed.get("input_schema"))
         output_schema, content = listed.get("output_schema"), (*CONTENT_TYPES, ToolResult)
-        self._returned = Returned(function, output_schema=output_schema, content=content)
+        self._returned = schema.Returned(function, output_schema=output_schema, content=content)
         self._timeout = timeout
         listed |= {"input_schema": self.parameters.schema, "output_schema": self._returned.schema}
         self.listed = model.Tool(**listed)
@@ -94,28 +158,25 @@ class UriTemplate:
 
     def __init__(self, template: str) -> None:
         pieces = _VARIABLE.split(template)
-        self._literals = pieces[::3]
-        self._any = [bool(sign) for sign in pieces[1::3]]
-        self.names = pieces[2::3]
-        if "{" in "".join(self._literals) or "}" in "".join(self._literals):
+        literals, self.names = pieces[::3], pieces[2::3]
+        if re.search("[{}]", "".join(literals)):
             raise ValueError(f"resource {template!r}: variables are written {{name}} or {{+name}}")
         if len(set(self.names)) < len(self.names):
             raise ValueError(f"resource {template!r}: each variable needs a name of its own")
-        if not all(self._literals[1:-1]):
+        if not all(literals[1:-1]):
             raise ValueError(f"resource {template!r}: something fixed is wanted between two variables")
+        self._within_one_segment = [name for name, sign in zip(self.names, pieces[1::3], strict=True) if not sign]
+        fixed = [re.escape(literal) for literal in literals]
+        fixed[-1] += r"\Z"
+        # Atomic groups: once a fixed part is found, no other place is tried for it.
+        self._pattern = re.compile(fixed[0] + "".join(f"(?>(.+?){after})" for after in fixed[1:]), re.DOTALL)
 
     def match(self, uri: str) -> dict[str, str] | None:
         """The variables' values, percent-decoded; None for a URI of another form."""
-        if not uri.startswith(self._literals[0]):
+        if (found := self._pattern.match(uri)) is None:
             return None
-        values, at = {}, len(self._literals[0])
-        for place, (name, literal) in enumerate(zip(self.names, self._literals[1:], strict=True)):
-            end = uri.find(literal, at + 1) if place < len(self.names) - 1 else len(uri) - len(literal)
-            values[name] = unquote(uri[at:end])
-            if end <= at or not uri.startswith(literal, end) or ("/" in values[name] and not self._any[place]):
-                return None
-            at = end + len(literal)
-        return values if at == len(uri) else None
+        values = dict(zip(self.names, map(unquote, found.groups()), strict=True))
+        return None if any("/" in values[name] for name in self._within_one_segment) else values
 
 
 class ServerResource(Function):
@@ -159,8 +220,8 @@ class ServerPrompt(Function):
         self.must_take_strings()
         required = self.parameters.schema.get("required", [])
         arguments = [
-            model.PromptArgument(key, description=schema.get("description"), required=key in required)
-            for key, schema in self.properties.items()
+            model.PromptArgument(key, description=taken.get("description"), required=key in required)
+            for key, taken in self.properties.items()
         ]
         self.listed = model.Prompt(**listed, arguments=arguments or None)
 
@@ -183,12 +244,12 @@ class Completer(Function):
         if len(self.properties) not in (1, 2):
             raise TypeError("a completer takes the value so far, and may take a dict of the other arguments")
 
-    async def complete(self, request: Request, value: str, others: dict[str, str]) -> Completion:
+    async def complete(self, request: Request, value: str, others: dict[str, str]) -> model.Completion:
         """What the value may become."""
         found = await self.call(request, dict(zip(self.properties, (value, others), strict=False)))
-        by_hand = isinstance(found, Completion)
+        by_hand = isinstance(found, model.Completion)
         values = found.values if by_hand else list(found)
         if isinstance(found, str) or not all(isinstance(item, str) for item in values):
             raise TypeError(f"a completer returned {found!r}; a list of strings or a Completion is wanted")
         total, more = (found.total, found.has_more) if by_hand else (len(values), False)
-        return Completion(values[:MAX_VALUES], total, more or len(values) > MAX_VALUES)
+        return model.Completion(values[:MAX_VALUES], total, more or len(values) > MAX_VALUES)

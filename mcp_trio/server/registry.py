@@ -1,17 +1,16 @@
 """A named collection in a fixed order, served in pages, whose changes are told."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..protocol.errors import InvalidParams
 from ..protocol.jsonrpc import encode
 from ..protocol.revisions import Revision
 
 if TYPE_CHECKING:
-    from .functions import Function
+    from .offers import Function
 
 T = TypeVar("T", bound="Function")
 # A way to cut a list: what belongs on the page at a cursor, and the cursor of the next.
@@ -20,8 +19,8 @@ T = TypeVar("T", bound="Function")
 Pages = Callable[[Sequence[tuple[int, Any]], str | None], tuple[Sequence[Any], str | None]]
 
 
-class Registry(Generic[T]):
-    """What a server offers of one kind, in the order in which it was added."""
+class Registry(dict[str, T]):
+    """What a server offers of one kind by name, in the order in which it was added."""
 
     def __init__(self, kind: str, pages: Pages, changed: Callable[[str], None]) -> None:
         self._kind = kind
@@ -29,43 +28,30 @@ class Registry(Generic[T]):
         self._pages = pages
         self._changed = changed
         self._numbers = count(1)
-        self._items: dict[str, tuple[int, T]] = {}
         self._encoded: dict[Revision, bytes] = {}
 
     def add(self, item: T) -> None:
         """Add one; a name can be taken once."""
-        if item.name in self._items:
+        if item.name in self:
             raise ValueError(f"there is a {self._kind} {item.name!r} already; remove it, or name this one otherwise")
-        self._items[item.name] = (next(self._numbers), item)
+        item.number = next(self._numbers)
+        self[item.name] = item
         self._encoded.clear()
         self._changed(self.feature)
 
     def remove(self, name: str) -> None:
         """Remove one."""
-        if name not in self._items:
+        if name not in self:
             raise KeyError(f"there is no {self._kind} {name!r}")
-        del self._items[name]
+        del self[name]
         self._encoded.clear()
         self._changed(self.feature)
 
-    def get(self, name: str) -> T | None:
-        """The one of that name."""
-        return self._items[name][1] if name in self._items else None
-
     def find(self, name: str) -> T:
         """The one of that name. Raises InvalidParams where there is none."""
-        if name not in self._items:
+        if name not in self:
             raise InvalidParams(f"Unknown {self._kind}: {name}")
-        return self._items[name][1]
-
-    def __iter__(self) -> Iterator[T]:
-        return (item for _, item in list(self._items.values()))
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._items
+        return self[name]
 
     def listing(self, revision: Revision, key: str, cursor: str | None) -> bytes:
         """The page at a cursor as it goes out, under its key. Raises InvalidParams for a cursor that is not ours.
@@ -75,7 +61,8 @@ class Registry(Generic[T]):
         """
         if not cursor and revision in self._encoded:
             return self._encoded[revision]
-        items, following = self._pages(list(self._items.values()), cursor) if revision.pages else (list(self), None)
+        numbered = [(item.number, item) for item in list(self.values())]
+        items, following = self._pages(numbered, cursor) if revision.pages else (list(self.values()), None)
         encoded = encode(revision.listing({key: [item.listed for item in items]}, following))
         if not cursor:
             self._encoded[revision] = encoded
@@ -98,8 +85,7 @@ def in_pages_of(size: int | None) -> Pages:
 
 
 def _number(cursor: str) -> int:
-    with suppress(ValueError):
-        word, _, number = urlsafe_b64decode(cursor.encode()).decode().partition(":")
-        if word == "after" and number.isdecimal():
-            return int(number)
-    raise InvalidParams("Invalid cursor")
+    try:
+        return int(urlsafe_b64decode(cursor.encode()).decode().partition("after:")[2])
+    except ValueError:
+        raise InvalidParams("Invalid cursor") from None

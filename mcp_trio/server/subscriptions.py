@@ -83,7 +83,7 @@ class Subscriptions:
             for conversation in list(self._conversations):
                 is_open = conversation.session.ready and kind in conversation.session.offered
                 if is_open if uri is None else uri in conversation.subscribed:
-                    conversation.announce(method, params)
+                    conversation.tell(method, params)
             for listener in list(self._listeners):
                 if (kind, uri) in listener.topics:
                     listener.tell(method, params)

@@ -1,5 +1,6 @@
 """Messages on their way: put by any task, taken by one, all that are there at once."""
 
+from collections.abc import Callable
 from contextlib import suppress
 
 import trio
@@ -8,6 +9,8 @@ from ..server.dispatch import Channel
 
 HIGH_WATER = 16 * 2**20
 _NOTHING = memoryview(b"")
+# What a stream raises whose other end is gone, or that was closed on our side.
+GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
 
 
 class Outbox:
@@ -79,8 +82,7 @@ class Outbox:
         """Takes no more messages; with `discard`, forgets those that it has."""
         self.closed = True
         if discard:
-            self._messages.clear()
-            self.gone(self.size)
+            self.take()
         self.wake()
 
 
@@ -101,9 +103,15 @@ class QueuedWire:
         """Nothing to do: what is sent in one turn is taken together."""
 
 
+async def after(event: trio.Event, act: Callable[[], None]) -> None:
+    """Wait for an event, then do this."""
+    await event.wait()
+    act()
+
+
 async def let_go(stream: trio.abc.Stream, within: float) -> None:
     """Close so that the client can still read our last words: what it has sent and nobody read would cut them off."""
-    with suppress(trio.BrokenResourceError, trio.ClosedResourceError), trio.move_on_after(within, shield=True):
+    with suppress(*GONE), trio.move_on_after(within, shield=True):
         if isinstance(stream, trio.abc.HalfCloseableStream):
             await stream.send_eof()
         while await stream.receive_some():

@@ -6,6 +6,7 @@ import stat
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, redirect_stdout, suppress
+from functools import partial
 
 import trio
 
@@ -57,6 +58,7 @@ class _Pipe:
         mode, terminal = os.fstat(fd).st_mode, os.isatty(fd)
         self.fd = fd
         self._waits = terminal or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+        self._readable = partial(trio.lowlevel.wait_readable, fd) if self._waits else trio.lowlevel.checkpoint
         self._blocking = os.get_blocking(fd)
         self._most_at_once = 0 if terminal else _READS_AT_ONCE
         self._at_once = 0  # reads still allowed before the next wait
@@ -68,10 +70,7 @@ class _Pipe:
             self._at_once -= 1
             if self._at_once < 0:
                 self._at_once = self._most_at_once
-                if self._waits:
-                    await trio.lowlevel.wait_readable(self.fd)
-                else:
-                    await trio.lowlevel.checkpoint()
+                await self._readable()
             try:
                 return os.read(self.fd, _CHUNK)
             except BlockingIOError:
@@ -201,21 +200,31 @@ class StdioWire:
         self.input_over.set()
         self._source.stop()
 
-    async def unheard(self) -> None:
-        """Returns when the input is over and nobody can read the replies any more either."""
+    async def wind_up(self, everything: trio.CancelScope, grace: float) -> None:
+        """Once the input is over, what runs, and a client that is slow to read, get the grace; then all is cancelled.
+
+        There is none where nobody can read the replies any more either.
+        """
         await self.input_over.wait()
+        everything.deadline = trio.current_time() + grace
         while not self._sink.is_hung_up():  # noqa: ASYNC110 - the system tells nobody who does not look
             await trio.sleep(_GLANCE)
+        everything.cancel()
 
     async def aclose(self) -> None:
-        """Writes out what is queued, then ends the input. Whoever cannot wait for a slow client cancels it."""
-        self.flush()
-        self._outbox.close()
-        self._outbox.high_water = 0  # everything is to go
+        """Writes out what is queued, ends the input, and leaves the descriptors as they were, open.
+
+        Whoever cannot wait for a slow client cancels it.
+        """
         try:
+            self.flush()
+            self._outbox.close()
+            self._outbox.high_water = 0  # everything is to go
             await self._outbox.drained()
         finally:
             self._lose_client()
+            self._sink.restore()  # before the source, which may be the same open file
+            self._source.restore()
 
     def _lose_client(self) -> None:
         """Nobody reads any more: nothing is written, and a `receive` that waits returns the end."""
@@ -231,24 +240,11 @@ async def open_wire(reading: int, writing: int, *, threads: bool = _WITH_THREADS
     Where a client that does not read must not hold up the leaving, cancel it.
     """
     kind = _Threaded if threads else _Pipe
-    source, sink = kind(reading), kind(writing)
-    wire = StdioWire(source, sink)
-    try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(wire.run)
-            try:
-                yield wire
-            finally:
-                await wire.aclose()
-                nursery.cancel_scope.cancel()
-    finally:
-        sink.restore()  # before the source, which may be the same open file
-        source.restore()
-
-
-@asynccontextmanager
-async def open_stdio(*, threads: bool = _WITH_THREADS) -> AsyncIterator[StdioWire]:
-    """The wire on standard input and output, which it has for itself until it is left."""
-    with claim() as (reading, writing):
-        async with open_wire(reading, writing, threads=threads) as wire:
+    wire = StdioWire(kind(reading), kind(writing))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wire.run)
+        try:
             yield wire
+        finally:
+            await wire.aclose()
+            nursery.cancel_scope.cancel()

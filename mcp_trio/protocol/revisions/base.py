@@ -9,12 +9,11 @@ from typing import Any, ClassVar, get_args
 
 from msgspec import UNSET, Struct
 
-from .. import errors, model
+from .. import errors, model, params
 from ..jsonrpc import encode, encode_notification
 from ..model import Json
-from ..params import LogLevel
 
-LEVELS: tuple[str, ...] = get_args(LogLevel)
+LEVELS: tuple[str, ...] = get_args(params.LogLevel)
 _MARK = "\x1fthe text\x1f"
 
 
@@ -51,6 +50,7 @@ class Revision:
     resumes: ClassVar[bool] = False  # whether a client may come back to a stream over HTTP
     primes: ClassVar[bool] = False  # whether such a stream begins with an event that says where it is
     pages: ClassVar[bool] = True
+    wraps: ClassVar[bool] = False  # whether structured content is an object always, which any other value is put into
     requests: ClassVar[frozenset[str]]
     notifications: ClassVar[frozenset[str]]
     asks: ClassVar[frozenset[str]]
@@ -64,12 +64,10 @@ class Revision:
         errors.MissingClientCapability: errors.InternalError,
         errors.UrlElicitationRequired: errors.InternalError,
     }
-    tool_failures: ClassVar[frozenset[type[errors.ProtocolError]]] = frozenset(  # what tools/call answers by a result
-        {errors.InternalError, errors.MissingClientCapability, errors.UrlElicitationRequired}
-    )
+    # What tools/call answers by a result.
+    tool_failures: ClassVar[frozenset[type[errors.ProtocolError]]] = frozenset({errors.InternalError})
     errors_without_id: ClassVar[bool] = False  # whether an error to an unreadable id leaves it out, or has null
-    elicits_lists: ClassVar[bool] = True
-    elicits_urls: ClassVar[bool] = False
+    elicits_all: ClassVar[bool] = True  # whether, where it elicits, also by address, and lists and defaults in forms
 
     def __init__(self, server: model.Implementation, instructions: str | None = None) -> None:
         self.server = server
@@ -112,22 +110,16 @@ class Revision:
         if result.is_error or not structured:
             shaped["isError"] = result.is_error
         if structured:
-            shaped["structuredContent"] = self.structured(result)
+            is_bare = not self.wraps or (isinstance(result.structured, dict) and not result.wrapped)
+            shaped["structuredContent"] = result.structured if is_bare else {"result": result.structured}
         return self.result(shaped, result.meta)
 
-    def structured(self, result: model.ToolResult) -> Any:
-        """Structured content."""
-        return result.structured
-
-    def initialize_result(self, features: Mapping[str, Json]) -> Json:
-        """The result of initialize; `features` are the capabilities that the server has in any revision."""
-        capabilities = self.server_capabilities(features)
+    def introduction(self, method: str, features: Mapping[str, Json], versions: Sequence[str]) -> Json:
+        """The result of initialize or server/discover; `features` are the server's capabilities in any revision."""
+        known = {name: value for name, value in features.items() if name in self.capabilities}
+        spoken = {"protocolVersion": self.name, "supportedVersions": versions, "capabilities": known}
         about = {"serverInfo": self.server, "instructions": self.instructions}
-        return self.permitted("initialize", {"protocolVersion": self.name, "capabilities": capabilities, **about})
-
-    def server_capabilities(self, features: Mapping[str, Json]) -> Json:
-        """Those of the server's capabilities that this revision knows."""
-        return {name: value for name, value in features.items() if name in self.capabilities}
+        return self.result(self.permitted(method, {**spoken, **about}), cacheable=True)
 
     def listing(self, items: Mapping[str, Sequence[Any]], cursor: str | None) -> Json:
         """The result of a list request: `items` by their key, and the cursor of the next page."""
@@ -136,24 +128,14 @@ class Revision:
             shaped["nextCursor"] = cursor
         return self.result(shaped, cacheable=True)
 
-    def read_result(self, contents: Sequence[Any]) -> Json:
-        """The result of resources/read."""
-        return self.result({"contents": self.shape(list(contents))}, cacheable=True)
-
-    def prompt_result(self, result: model.PromptResult) -> Json:
-        """The result of prompts/get."""
-        return self.result(self.shape(result), result.meta)
-
-    def completion_result(self, completion: model.Completion) -> Json:
-        """The result of completion/complete."""
-        return self.result({"completion": self.shape(completion)})
-
     def error(self, error: errors.ProtocolError) -> Json:
         """The error object of an error response."""
-        kind = errors.kind_of(error)
-        code, _ = errors.TABLE[self.codes_of.get(kind, kind)]
-        shaped: Json = {"code": code, "message": error.message}
+        shaped: Json = {"code": self.kind_of(error).code, "message": error.message}
         return shaped if error.data is None else {**shaped, "data": error.data}
+
+    def kind_of(self, error: errors.ProtocolError) -> type[errors.ProtocolError]:
+        """What an error is in this revision."""
+        return self.codes_of.get(error.kind, error.kind)
 
     # What goes out, as bytes.
 

@@ -1,10 +1,8 @@
 """2024-10-07: the first. A tool's result is any JSON, lists come whole, only the client is asked to sample."""
 
-from typing import Any
-
 from msgspec import UNSET
 
-from ..errors import TABLE, InvalidParams, ProtocolError
+from ..errors import InvalidParams, ProtocolError
 from ..model import Json, ToolResult
 from .base import Fields, Revision, names
 
@@ -47,19 +45,16 @@ class R2024_10_07(Revision):
     levels = Revision.levels | {"notice": "info", "critical": "error", "alert": "error", "emergency": "error"}
 
     def tool_result(self, result: ToolResult) -> Json:
-        return self.result({"toolResult": self._tool_value(result)}, result.meta)
-
-    def _tool_value(self, result: ToolResult) -> Any:
         """The structured value; else the text, where there is one text alone; else the list of content."""
-        if result.structured is not UNSET:
-            return result.structured
-        if not result.content:
-            return None
-        shaped = self.shape(result.content)
-        return shaped[0]["text"] if len(shaped) == 1 and shaped[0]["type"] == "text" else shaped
+        value = result.structured
+        if value is UNSET:
+            shaped = self.shape(result.content)
+            is_text = len(shaped) == 1 and shaped[0]["type"] == "text"
+            value = shaped[0]["text"] if is_text else shaped or None
+        return self.result({"toolResult": value}, result.meta)
 
     def error(self, error: ProtocolError) -> Json:
         shaped = super().error(error)
-        if shaped["code"] == TABLE[InvalidParams][0]:
+        if shaped["code"] == InvalidParams.code:
             return {**shaped, "message": "Invalid params", "data": {"reason": error.reason}}
         return shaped

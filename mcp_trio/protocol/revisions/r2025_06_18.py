@@ -1,8 +1,6 @@
 """2025-06-18: structured results (objects), resource links, elicitation, titles, `_meta` in lists; no batches."""
 
-from typing import Any
-
-from ..model import Json, Tool, ToolResult
+from ..model import Json, Tool
 from .base import names
 from .r2025_03_26 import R2025_03_26
 
@@ -13,7 +11,8 @@ class R2025_06_18(R2025_03_26):
     name = "2025-06-18"
     batches = False
     asks = R2025_03_26.asks | names("elicitation/create")
-    elicits_lists = False
+    elicits_all = False
+    wraps = True
     # The title of TextContents is on the specification's page; the schema does not name it.
     fields = R2025_03_26.fields.plus("""
         Implementation PromptArgument: title
@@ -28,14 +27,9 @@ class R2025_06_18(R2025_03_26):
 
     def permitted(self, kind: type | str, fields: Json) -> Json:
         shaped = super().permitted(kind, fields)
-        if kind is Tool and "outputSchema" in shaped:
+        if self.wraps and kind is Tool and "outputSchema" in shaped:
             shaped["outputSchema"] = _of_an_object(shaped["outputSchema"])
         return shaped
-
-    def structured(self, result: ToolResult) -> Any:
-        """Structured content as this revision has it: an object, a value of another type wrapped in one."""
-        bare = isinstance(result.structured, dict) and not result.wrapped
-        return result.structured if bare else {"result": result.structured}
 
 
 def _of_an_object(schema: Json) -> Json:

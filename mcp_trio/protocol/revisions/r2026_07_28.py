@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from ..errors import InternalError, InvalidArguments, InvalidParams, ResourceNotFound, UrlElicitationRequired
-from ..jsonrpc import Id
+from ..errors import InternalError, InvalidParams, ResourceNotFound, UrlElicitationRequired
 from ..model import Json
 from ..params import VENDOR
-from .base import Revision, names
+from .base import names
 from .r2025_11_25 import R2025_11_25
 
 
@@ -22,9 +21,8 @@ class R2026_07_28(R2025_11_25):
     )
     notifications = names("notifications/cancelled")
     asks = R2025_11_25.asks - names("ping")  # in results, never as requests
-    tells = R2025_11_25.tells - names("notifications/elicitation/complete") | names(
-        "notifications/subscriptions/acknowledged"
-    )
+    tells = R2025_11_25.tells - names("notifications/elicitation/complete")
+    tells |= names("notifications/subscriptions/acknowledged")
     capabilities = R2025_11_25.capabilities | names("extensions")
     fields = R2025_11_25.fields.plus("""
         TextContents: -annotations
@@ -35,9 +33,7 @@ class R2026_07_28(R2025_11_25):
         notifications/subscriptions/acknowledged: _meta notifications
     """)
     codes_of: ClassVar = {ResourceNotFound: InvalidParams, UrlElicitationRequired: InternalError}
-    tool_failures = frozenset({InternalError, InvalidArguments, UrlElicitationRequired})
-    permitted = Revision.permitted  # an output schema and structured content are of any type
-    structured = Revision.structured
+    wraps = False
 
     def result(self, shaped: Json, meta: Json | None = None, *, cacheable: bool = False) -> Json:
         """What is listed or read may change at any time and may differ from one principal to the next."""
@@ -45,16 +41,6 @@ class R2026_07_28(R2025_11_25):
         caching = {"ttlMs": 0, "cacheScope": "private"} if cacheable else {}
         return {"resultType": "complete", **shaped, "_meta": about, **caching}
 
-    def discover_result(self, features: Mapping[str, Json], versions: list[str]) -> Json:
-        """The result of server/discover."""
-        abilities = {"supportedVersions": versions, "capabilities": self.server_capabilities(features)}
-        shaped = self.permitted("server/discover", {**abilities, "instructions": self.instructions})
-        return self.result(shaped, cacheable=True)
-
     def input_required(self, requests: Mapping[str, Json], state: str) -> Json:
         """The result that asks: the questions by key, and what the client has to bring back with the answers."""
         return self.result({"resultType": "input_required", "inputRequests": requests, "requestState": state})
-
-    def listen_result(self, id: Id) -> Json:
-        """The result that ends a subscription."""
-        return self.result({}, {VENDOR + "subscriptionId": id})

@@ -15,9 +15,8 @@ import trio
 from ...protocol.jsonrpc import MAX_MESSAGE
 from ...server.app import Server
 from .endpoint import Head, Headers, Reply, refusal
-from .exchange import Exchange, Feed
 from .parsing import TOO_LARGE, TOO_SLOW
-from .service import LAST_WORDS, Service
+from .service import LAST_WORDS, Exchange, Feed, Service
 
 # Seconds for a body, and for the rest of one that was refused.
 BODY_TIME, LINGER_TIME = 60.0, 1.0
@@ -57,26 +56,24 @@ class Application:
                 self.requests.remove(head)
 
     async def _answer(self, head: Head, receive: Any, send: Any) -> None:
-        self.service.expire()
+        self.service.sessions.expire(trio.current_time())
         body = self.service.admit(head) or await _body(head.headers, receive)
         if body is None:
             return
         async with trio.open_nursery() as nursery:
             with trio.CancelScope() as request:  # entered before the request begins, which may enter its own
                 answer = body if isinstance(body, Reply) else self.service.answer(head, body)
-                nursery.start_soon(self._respond, answer, head, receive, send, answer is body)
+                nursery.start_soon(self._give, answer, head, receive, send, answer is body)
                 if isinstance(answer, Exchange):
                     await answer.rest(request)
 
-    async def _respond(
-        self, answer: Reply | Exchange | Feed, head: Head, receive: Any, send: Any, unread: bool
-    ) -> None:
+    async def _give(self, answer: Reply | Exchange | Feed, head: Head, receive: Any, send: Any, unread: bool) -> None:
         done = False
         async with trio.open_nursery() as nursery:
             if not isinstance(answer, Reply):
                 nursery.start_soon(_watch, answer, receive, nursery.cancel_scope)
             response = await answer.response() if isinstance(answer, Exchange) else answer
-            status, headers = 200, response.headers + self.service.extra(head)
+            status, headers = 200, response.headers + self.service.guard.cors(head)
             if isinstance(response, Reply) and (status := response.status) != 204:
                 headers += ((b"content-length", b"%d" % len(response.body)),)
             lines = [(name.lower(), value) for name, value in headers]  # as ASGI wants them

@@ -3,6 +3,7 @@
 import re
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ...protocol import jsonrpc
-from ...protocol.errors import TABLE, HeaderMismatch, InvalidRequest, ParseError, ProtocolError
+from ...protocol.errors import HeaderMismatch, InvalidRequest, ParseError, ProtocolError
 from ...protocol.revisions import Revision
 from ...protocol.session import Call
 
@@ -31,9 +32,8 @@ METHODS = {MCP: (b"POST", b"GET", b"DELETE"), SSE: (b"GET",), MESSAGES: (b"POST"
 METHODS |= dict.fromkeys((HEALTH, METRICS), (b"GET", b"HEAD"))
 
 SESSION, VERSION, LAST_EVENT = b"mcp-session-id", b"mcp-protocol-version", b"last-event-id"
-ALLOWED = (
-    b"Content-Type, Accept, Authorization, Mcp-Session-Id, MCP-Protocol-Version, Last-Event-ID, Mcp-Method, Mcp-Name"
-)
+# Accept needs no permission.
+ALLOWED = b"Content-Type, Authorization, Mcp-Session-Id, MCP-Protocol-Version, Last-Event-ID, Mcp-Method, Mcp-Name"
 
 
 class Head(msgspec.Struct):
@@ -64,15 +64,15 @@ class Refused(Exception):
 
 def refusal(status: int, message: str, headers: Fields = ()) -> Reply:
     """A response that says what is wrong, as a JSON-RPC error that belongs to no request."""
-    error = {"code": TABLE[InvalidRequest][0], "message": message}
+    error = {"code": InvalidRequest.code, "message": message}
     return Reply(status, jsonrpc.encode_error(msgspec.UNSET, error), JSON + headers)
 
 
-def status_of(error: ProtocolError | None, revision: Revision | None) -> int:
-    """The status of a reply that holds this error: what was no request at all is a bad one in every revision."""
+def reply(message: bytes, error: ProtocolError | None, revision: Revision | None) -> Reply:
+    """A message, by the status of the error in it: what was no request at all is a bad one in every revision."""
     if error is None or (revision and revision.opens and not isinstance(error, ParseError | InvalidRequest)):
-        return 200
-    return TABLE[type(error)][1]
+        return Reply(200, message, JSON)
+    return Reply(error.kind.status, message, JSON)
 
 
 # Where a request goes
@@ -89,8 +89,6 @@ class Routes:
     def find(self, head: Head) -> str | None:
         """The route of a request's target, which may be a path with a query, or a whole URL."""
         target = head.target
-        if route := self._exact.get(target):
-            return route
         if whole := re.match(rb"(?i)https?://([^/?#]*)", target):  # RFC 9112, section 3.2.2: it replaces Host
             head.headers[b"host"] = whole[1]
             target = target[whole.end() :] or b"/"
@@ -189,10 +187,8 @@ def accepts(headers: Headers) -> tuple[bool, bool]:
         return True, True
     parts = header.lower().replace(b" ", b"").split(b",")
     ranges = {part.partition(b";")[0] for part in parts if not re.search(rb";q=0(\.0*)?(;|$)", part)}
-    return (
-        not ranges.isdisjoint((b"application/json", b"application/*", b"*/*")),
-        not ranges.isdisjoint((b"text/event-stream", b"text/*", b"*/*")),
-    )
+    json = not ranges.isdisjoint((b"application/json", b"application/*", b"*/*"))
+    return json, not ranges.isdisjoint((b"text/event-stream", b"text/*", b"*/*"))
 
 
 def prefers_stream(headers: Headers) -> bool:
@@ -209,9 +205,8 @@ def is_json(headers: Headers) -> bool:
 
 def check_request(head: Head) -> Reply | None:
     """Method, type and Accept: the refusal, where they do not fit the route."""
-    methods = METHODS[head.route]
-    if head.method not in methods:
-        return not_allowed(b", ".join(methods))
+    if head.method not in METHODS[head.route]:
+        return not_allowed(*METHODS[head.route])
     if head.method == b"POST":
         if not is_json(head.headers):
             return refusal(415, "Content-Type: application/json is wanted")
@@ -222,8 +217,9 @@ def check_request(head: Head) -> Reply | None:
     return None
 
 
-def not_allowed(methods: bytes) -> Reply:
+def not_allowed(*right: bytes) -> Reply:
     """A wrong method, and the right ones."""
+    methods = b", ".join(right)
     return refusal(405, f"Method not allowed; {methods.decode()} are", ((b"Allow", methods),))
 
 
@@ -254,13 +250,11 @@ def _check(headers: Headers, name: bytes, value: Any, *, encodable: bool = False
 
 def header_text(name: bytes, given: bytes) -> str:
     """The value of a header that may be encoded. Raises HeaderMismatch."""
-    try:
+    with suppress(ValueError):
         if given.startswith(b"=?base64?") and given.endswith(b"?="):
             return b64decode(given[9:-2], validate=True).decode()
         if given.isascii() and (text := given.decode()).replace("\t", " ").isprintable():
             return text
-    except ValueError:
-        pass
     raise HeaderMismatch(f"Header mismatch: {name.decode()} holds what a header cannot, and is not encoded as base64")
 
 
@@ -305,4 +299,4 @@ def _equal(text: str, value: Any) -> bool:
 
 def error_reply(id: jsonrpc.Id, error: ProtocolError, revision: Revision) -> Reply:
     """A request's error as a whole response."""
-    return Reply(status_of(error, revision), jsonrpc.encode_error(id, revision.error(error)), JSON)
+    return reply(jsonrpc.encode_error(id, revision.error(error)), error, revision)

@@ -2,6 +2,7 @@
 
 import logging
 import ssl
+from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from email.utils import formatdate
@@ -14,11 +15,10 @@ from typing import Any
 import trio
 
 from ...server.app import Server
-from ..outbox import let_go
-from .endpoint import Fields, Reply
-from .exchange import Exchange, Feed
+from ..outbox import GONE, let_go
+from .endpoint import MCP, Fields, Head, Reply, refusal
 from .parsing import BODY, HEAD, IDLE, TOO_SLOW, Parsed, RequestParser
-from .service import Service
+from .service import Exchange, Feed, Service
 
 log = logging.getLogger("mcp_trio")
 
@@ -32,7 +32,11 @@ CHUNK, PIECE = 64 * 1024, 256 * 1024
 # connection's end is seen all the same, and the connection is closed after the response.
 MAX_BACKLOG = 256 * 1024
 # What sending raises when the client is gone, or the connection was closed on our side.
-LOST = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError)
+LOST = (*GONE, OSError, trio.BusyResourceError)
+
+WEBSOCKET_WANTED = ((b"Upgrade", b"websocket"), (b"Connection", b"Upgrade"))
+
+Upgrade = Callable[[trio.abc.Stream, bytes], Awaitable[None]]
 
 
 class Connection:
@@ -91,6 +95,9 @@ class Connection:
         while True:
             while parser.requests and self._open:
                 parsed = parser.requests.popleft()
+                if parsed.upgrade and parsed.refused is None:
+                    await self._upgrade(parsed)
+                    continue
                 answer = parsed.refused or self._host.service.answer(parsed.head, parsed.body)
                 if isinstance(answer, Reply):
                     self._put(answer, parsed)
@@ -170,6 +177,18 @@ class Connection:
                 await self._flush()
         self._out.append(b"0\r\n\r\n" if parsed.chunked else b"")
 
+    async def _upgrade(self, parsed: Parsed) -> None:
+        """Hand the connection over to who speaks WebSocket. There is no other request on it."""
+        head, take = parsed.head, self._host.upgrade
+        if take is None or head.route != MCP or head.headers[b"upgrade"].lower() != b"websocket":
+            self._put(refusal(400, "Upgrade: nothing is served here that this leads to"), parsed)
+            return
+        await self._flush()
+        self._open, self.due = False, inf
+        lines = b"".join([b"%b: %b\r\n" % header for header in head.headers.items()])
+        request = b"%b %b HTTP/1.1\r\n%b\r\n" % (head.method, head.target, lines)
+        await take(self._tls or self._tcp, request + self._parser.rest)
+
     # Bytes
 
     async def _read(self) -> bytes:
@@ -194,7 +213,7 @@ class Connection:
         if not parsed.keeps_alive or service.stopping or len(self._backlog) > MAX_BACKLOG:
             self._open = False
             framing += b"Connection: close\r\n"
-        headers = reply.headers + service.extra(parsed.head)
+        headers = reply.headers + service.guard.cors(parsed.head)
         self._out += (_first_lines(status, headers, self._host.date), framing, b"\r\n")
         if parsed.head.method != b"HEAD":
             self._out.append(body)
@@ -223,6 +242,7 @@ class Host:
 
     service: Service
     nursery: trio.Nursery
+    upgrade: Upgrade | None
     date: bytes = b""
     now: float = 0.0  # to the second
     latest: Connection | None = None  # the one that was answered last
@@ -247,11 +267,19 @@ class Host:
         while True:
             now = self.now = trio.current_time()
             self.date = formatdate(usegmt=True).encode()
-            self.service.expire()
+            self.service.sessions.expire(now)
             for connection in list(self.connections):
                 if connection.due < now:
                     connection.wake()
             await trio.sleep(TICK)
+
+
+class UpgradesOnly(Service):
+    """A port where nothing but a WebSocket is to be had."""
+
+    def answer(self, head: Head, body: bytes) -> Reply:
+        """Say so."""
+        return refusal(426, "WebSocket alone is served on this port", WEBSOCKET_WANTED)
 
 
 async def serve_http(
@@ -260,22 +288,24 @@ async def serve_http(
     port: int,
     *,
     stopping: trio.Event,
+    upgrade: Upgrade | None = None,
+    upgrades_only: bool = False,
     tls: tuple[str, str] | None = None,
     task_status: trio.TaskStatus[list[tuple[str, int]]] = trio.TASK_STATUS_IGNORED,
     **options: Any,
 ) -> None:
     """Serve until `stopping` is set and what runs has finished. Tells the addresses that it listens on.
 
-    `tls` is a certificate's file and its key's. The other options are the service's: `path`, and the guard's.
+    `upgrade` takes a connection over whose client asks for a WebSocket; `tls` is a certificate's file and its key's.
+    The other options are the service's: `path`, and the guard's.
     """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     if tls is not None:
         context.load_cert_chain(*tls)
-    opened = await trio.open_tcp_listeners(port, host=host)
-    listeners = [socket(fileno=listener.socket.detach()) for listener in opened]
-    with closing(Service(server, **options)) as service:
+    listeners = [socket(fileno=one.socket.detach()) for one in await trio.open_tcp_listeners(port, host=host)]
+    with closing((UpgradesOnly if upgrades_only else Service)(server, **options)) as service:
         async with trio.open_nursery() as nursery:
-            native = Host(service, nursery)
+            native = Host(service, nursery, upgrade)
             nursery.start_soon(native.keep_time)
             async with trio.open_nursery() as accepting:
                 for listener in listeners:

@@ -12,8 +12,9 @@ MAX_HEAD = 32 * 1024
 MAX_HEADERS = 128
 # Headers that must not come twice: two readers of one request could each take another one.
 SINGLE = frozenset({b"host", b"content-length", b"transfer-encoding", b"content-type", b"origin", b"expect"})
-TOO_LARGE = refusal(413, f"A body is larger than {MAX_MESSAGE // 2**20} MiB")
-NO_UPGRADE = refusal(400, "Upgrade: nothing is served here that this leads to")
+LARGE_HEAD = f"The head of a request is larger than {MAX_HEAD} bytes or {MAX_HEADERS} headers"
+LARGE_BODY = f"A body is larger than {MAX_MESSAGE // 2**20} MiB"
+TOO_LARGE = refusal(413, LARGE_BODY)
 TOO_SLOW = refusal(408, "The request took too long to come")
 # The stages of a connection: what of a request has begun to come.
 IDLE, HEAD, BODY = range(3)
@@ -27,6 +28,7 @@ class Parsed(Struct):
     refused: Reply | None = None
     keeps_alive: bool = True
     chunked: bool = True  # whether the client can read a chunked response
+    upgrade: bool = False
 
 
 class RequestParser:
@@ -44,12 +46,12 @@ class RequestParser:
         self.stage_began = False  # is set whenever a stage begins
         self.failed = False
         self.expects = False  # the client waits for a word before it sends the body
+        self.rest = b""  # what came behind an upgrade
         self._prepare()
 
     def _prepare(self) -> None:
         """Be ready for the next request."""
-        self._headers: dict[bytes, bytes] = {}
-        self._current = Parsed(Head(b"", b"", self._headers, self._local))
+        self._current = Parsed(Head(b"", b"", {}, self._local))
         self._body = bytearray()
         self._coming = 0  # bytes of a head that is not whole, at most
 
@@ -57,15 +59,15 @@ class RequestParser:
         """Read on."""
         try:
             self._parser.feed_data(data)
-        except self._upgrade:
-            parsed = self.requests[-1]
-            parsed.refused, parsed.keeps_alive = parsed.refused or NO_UPGRADE, False
+        except self._upgrade as upgrade:
+            self.rest = data[upgrade.args[0] :]
+            self.requests[-1].upgrade, self.requests[-1].keeps_alive = True, False
         except self._error as problem:
             self.fail(self._current.refused or refusal(400, f"Bad request: {problem}"))
         if self.stage is HEAD:
             self._coming += len(data)
             if self._coming > MAX_HEAD:
-                self.fail(refusal(431, f"The head of a request is larger than {MAX_HEAD} bytes"))
+                self.fail(refusal(431, LARGE_HEAD))
         elif self.stage is BODY and self._current.refused is not None:
             self.fail(self._current.refused)
 
@@ -73,8 +75,7 @@ class RequestParser:
         """Refuse what has come of a request. Nothing after it is read."""
         if not self.failed:
             self.failed = True
-            self._current.refused = reply
-            self._current.keeps_alive = False
+            self._current.refused, self._current.keeps_alive = reply, False
             self.requests.append(self._current)
 
     # Called by httptools
@@ -86,7 +87,7 @@ class RequestParser:
         self._current.head.target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        name, headers = name.lower(), self._headers
+        name, headers = name.lower(), self._current.head.headers
         value = value.strip(b" \t")  # RFC 9110, section 5.5
         if name in headers:
             if name in SINGLE:
@@ -103,7 +104,7 @@ class RequestParser:
         bad = current.refused or _check_head(current.head, version)
         current.keeps_alive = bad is None and current.chunked and parser.should_keep_alive()
         current.refused = bad or self._admit(current.head)
-        self.expects = b"expect" in self._headers and current.refused is None
+        self.expects = b"expect" in current.head.headers and current.refused is None
 
     def on_body(self, data: bytes) -> None:
         self._body += data  # not a list: chunks may be of one byte each
@@ -120,17 +121,14 @@ class RequestParser:
 def _check_head(head: Head, version: str) -> Reply | None:
     headers = head.headers
     size = len(head.target) + sum(map(len, headers)) + sum(map(len, headers.values()))
-    length = headers.get(b"content-length", b"0")
-    if version not in ("1.0", "1.1"):
-        return refusal(400, f"Bad request: HTTP/{version} is not spoken here")
-    if size > MAX_HEAD or len(headers) > MAX_HEADERS:
-        return refusal(431, f"The head of a request is larger than {MAX_HEAD} bytes or {MAX_HEADERS} headers")
-    if version == "1.1" and b"host" not in headers:
-        return refusal(400, "Bad request: Host is missing")
-    if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
-        return refusal(400, "Bad request: Transfer-Encoding can only be chunked here")
-    if headers.get(b"expect", b"100-continue").lower() != b"100-continue":
-        return refusal(417, "Expect can only be 100-continue")
-    if not length.isdigit() or len(length) > 18 or int(length) > MAX_MESSAGE:
-        return TOO_LARGE
-    return None
+    length, encoding = headers.get(b"content-length", b"0"), headers.get(b"transfer-encoding", b"chunked")
+    expected = headers.get(b"expect", b"100-continue")
+    rules = (
+        (version in ("1.0", "1.1"), 400, f"Bad request: HTTP/{version} is not spoken here"),
+        (size <= MAX_HEAD and len(headers) <= MAX_HEADERS, 431, LARGE_HEAD),
+        (version != "1.1" or b"host" in headers, 400, "Bad request: Host is missing"),
+        (encoding.lower() == b"chunked", 400, "Bad request: Transfer-Encoding can only be chunked here"),
+        (expected.lower() == b"100-continue", 417, "Expect can only be 100-continue"),
+        (length.isdigit() and len(length) <= 18 and int(length) <= MAX_MESSAGE, 413, LARGE_BODY),
+    )
+    return next((refusal(status, text) for kept, status, text in rules if not kept), None)

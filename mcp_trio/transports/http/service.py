@@ -1,7 +1,12 @@
 """What is served over HTTP, the same for every host: each request's way from its head to its response."""
 
-from collections.abc import Sized
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Sized
+from contextlib import asynccontextmanager
 from functools import lru_cache
+from time import perf_counter
 from typing import Any
 
 import msgspec
@@ -11,16 +16,199 @@ from ...protocol.errors import HeaderMismatch, UnsupportedVersion
 from ...protocol.revisions import Revision
 from ...protocol.session import Answer, Batch, Call, Refusal
 from ...server.app import Server
-from ...server.dispatch import Conversation, Work
+from ...server.dispatch import Conversation, Request, Rest, Work, converse
 from ...server.offers import ServerTool
-from . import endpoint
-from .endpoint import Fields, Guard, Head, Refused, Reply, refusal
-from .exchange import Exchange, Feed, LegacyFeed, post_legacy
+from ..outbox import Outbox, QueuedWire
+from . import endpoint, sse
+from .endpoint import Guard, Head, Headers, Refused, Reply, refusal
 from .metrics import Metrics
-from .streams import NOWHERE, HttpSession, Sessions
+from .streams import NOWHERE, HttpSession, Sessions, Stream
 
 # Seconds for what is still to be written when everything was cancelled.
 LAST_WORDS = 0.5
+# Seconds after which a stream that is silent says a comment.
+HEARTBEAT = 15.0
+
+
+class Feed:
+    """A response that is a stream of events. A host sends `headers`, and every block that `next` gives."""
+
+    headers = endpoint.EVENTS
+
+    def __init__(self, service: Service, stream: Stream, after: int | None = None) -> None:
+        self._service = service
+        self._stream = stream
+        self._after = after
+        self._begin = b""
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """While it is entered the stream is this feed's."""
+        self._begin = self._stream.attach(self, self._after)
+        self._service.metrics.streams += 1
+        try:
+            yield
+        finally:
+            self._service.metrics.streams -= 1
+            self._stream.detach(self)
+
+    async def next(self) -> bytes:
+        """What has to be sent next; nothing at the end."""
+        if self._begin:
+            block, self._begin = self._begin, b""
+            return block
+        with trio.move_on_after(HEARTBEAT):
+            return await self._stream.take(self)
+        return sse.COMMENT
+
+
+class Exchange:
+    """A POST with requests in it: a whole reply, or a stream as soon as one of them has something to say first.
+
+    A host calls `begin` in the turn in which it has read the request. Where that gives no reply, the task in which it
+    was called goes on with `rest`, while another takes the response from `response`. For the requests it is the
+    channel.
+    """
+
+    # What most exchanges, which never wait, have no need of
+    scope: trio.CancelScope | None = None
+    _stream: Stream | None = None
+    _reply: Reply | None = None
+    _request: Request | None = None  # None: a batch
+    _rest: Rest | None = None
+
+    def __init__(self, service: Service, conversation: Conversation, headers: Headers) -> None:
+        self._service = service
+        self._conversation = conversation
+        self._session = conversation if isinstance(conversation, HttpSession) and conversation.id else None
+        self._streams = endpoint.accepts(headers)[1]
+        self._prefers_stream = self._streams and endpoint.prefers_stream(headers)
+        self._started = perf_counter()
+        self._known = trio.Event()  # of which kind the response is
+
+    def send(self, message: bytes) -> None:
+        """Say something before the result. Where the client takes no stream, its session's own may carry it."""
+        channel = self._opened_stream() if self._streams else self._conversation.channel
+        channel.send(message)
+
+    async def drained(self) -> None:
+        """Wait while the client is too far behind."""
+        if self._stream is not None:
+            await self._stream.drained()
+
+    def let_go(self, retry: int) -> None:
+        """End the connection, not the request: a client that was told where it is comes back for the rest."""
+        if self._streams and self._session and self._session.revision.primes:
+            self._opened_stream().let_go(retry)
+
+    # For the host
+
+    def begin(self, work: Work) -> Reply | None:
+        """Run a request, or a batch, until it first waits: its reply, if it is a whole one that never did."""
+        self._request, message, self._rest = self._conversation.begin(work, self)
+        if self._rest is None:
+            self._end(message)
+            return self._reply
+        self._service.running.add(self)
+        return None
+
+    async def rest(self, scope: trio.CancelScope) -> None:
+        """Go on with what waits, in the task that began it, under a scope that ends it."""
+        if self._rest is None:
+            return
+        self.scope = scope
+        message = None
+        try:
+            message = await self._conversation.carry_on(self._request, self._rest, scope)
+        finally:
+            self._end(message)
+            self._service.running.discard(self)
+
+    async def response(self) -> Reply | Feed:
+        """The response, as soon as it is known of which kind it is."""
+        await self._known.wait()
+        return self._reply or Feed(self._service, self._opened_stream())
+
+    def client_gone(self) -> None:
+        """The connection has ended. Without a session nobody can come back: that cancels."""
+        if self._session is None:
+            self.stop()
+
+    def stop(self) -> None:
+        """Cancel what still runs."""
+        if self.scope is not None:
+            self.scope.cancel()
+
+    # The response
+
+    def _opened_stream(self) -> Stream:
+        if self._stream is None:
+            self._stream = self._session.open_stream() if self._session else Stream()
+            self._known.set()
+        return self._stream
+
+    def _end(self, message: bytes | None) -> None:
+        """Everything is answered; None: cancelled, which has no answer, so that a stream ends without one."""
+        request, self._request = self._request, None  # no circle, so that its memory is free at once
+        method, error = (request.call.method, request.error) if request else ("other", None)
+        outcome = "cancelled" if message is None else "error" if error else "ok"
+        self._service.metrics.count(method, outcome, perf_counter() - self._started)
+        # An error says what it is by its status, and a new session is named in the head: they are no streams.
+        prefers = self._prefers_stream and not error and method != "initialize"
+        if self._stream is not None or (self._streams if message is None else prefers):
+            stream = self._opened_stream()
+            if message is not None:
+                stream.send(message)
+            stream.close()
+        elif message is None:
+            self._reply = Reply(204)
+        elif request and method == "initialize" and not error and isinstance(self._conversation, HttpSession):
+            self._reply = self._service.open_session(self._conversation, request.call.revision, message)
+        else:
+            self._reply = endpoint.reply(message, error, request.call.revision if request else None)
+        self._known.set()
+
+
+# The transport of the first revisions, HTTP+SSE: replies come on the stream of one GET, messages by POST
+
+
+class LegacyFeed(Feed):
+    """The stream of one GET: first it says where to post to. Its conversation ends with it."""
+
+    def __init__(self, service: Service) -> None:
+        super().__init__(service, Stream())
+        self.inbox = Outbox()
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        feeds, id = self._service.legacy_feeds, secrets.token_urlsafe(24).encode()
+        feeds[b"session=" + id] = self
+        try:
+            async with super().open(), trio.open_nursery() as nursery:
+                self._begin = sse.encode(b"/messages?session=" + id, name=b"endpoint")
+                nursery.start_soon(self._converse)
+                yield
+                nursery.cancel_scope.cancel()
+        finally:
+            del feeds[b"session=" + id]
+
+    async def _converse(self) -> None:
+        await converse(self._service.server, QueuedWire(self.inbox, self._stream))
+        self._stream.close()
+
+
+def post_legacy(feeds: dict[bytes, LegacyFeed], head: Head, body: bytes) -> Reply:
+    """Take a message. What it is answered with comes on the stream that the query names."""
+    feed = feeds.get(head.query)
+    if feed is None:
+        return refusal(404, "session: no stream of this name is open; GET /sse opens one and names it")
+    if feed.inbox.is_full:
+        return refusal(503, "Too many messages that are not answered yet")
+    feed.inbox.send(body)
+    return Reply(202)
+
+
+# The server's side
 
 
 class Service:
@@ -39,13 +227,10 @@ class Service:
 
     def admit(self, head: Head) -> Reply | None:
         """Look at a head before there is a body: the refusal, where it need not come."""
-        route, reply = self._routes.find(head), None
-        if route is None:
+        head.route, reply = self._routes.find(head) or "", None
+        if not head.route:
             reply = refusal(404, "Nothing is served under this path")
-        elif route != endpoint.HEALTH:  # probes come by whatever name
-            reply = self.guard.check(head)
-        if reply is None and route is not None:
-            head.route = route
+        elif head.route == endpoint.HEALTH or (reply := self.guard.check(head)) is None:  # probes come by any name
             # Whether the sender has access at all is to be checked here, but not for OPTIONS.
             reply = endpoint.preflight(head) if head.method == b"OPTIONS" else endpoint.check_request(head)
         if reply is not None and reply.status >= 400:
@@ -66,10 +251,6 @@ class Service:
             return refused.reply
         text = self.metrics.render(len(self.sessions), len(self.running)) if head.route == endpoint.METRICS else b"ok\n"
         return Reply(200, text, endpoint.PLAIN)
-
-    def extra(self, head: Head) -> Fields:
-        """The headers that every response to this request has, whatever it is."""
-        return self.guard.cors(head) if b"origin" in head.headers else ()
 
     async def wind_up(self, guests: Sized) -> None:
         """Stop: what runs finishes, within the grace; the rest is cancelled, and says its last words.
@@ -94,10 +275,6 @@ class Service:
         for session in list(self.sessions.values()):
             self.sessions.end(session)
 
-    def expire(self) -> None:
-        """End the sessions that nobody uses. To be called now and then."""
-        self.sessions.expire(trio.current_time())
-
     def open_session(self, session: HttpSession, revision: Revision, message: bytes) -> Reply:
         """Reply to initialize: only now, that nothing has gone wrong, there is a session."""
         if not self.sessions.open(session, revision, trio.current_time()):
@@ -108,7 +285,7 @@ class Service:
 
     def _post(self, head: Head, body: bytes) -> Reply | Exchange:
         version = head.headers.get(endpoint.VERSION)
-        stated = self._stateless.get(version) if version is not None else None
+        stated = self._stateless.get(version or b"")
         if stated is not None:
             conversation = Conversation(self.server, NOWHERE, stated)
         else:
@@ -146,13 +323,12 @@ class Service:
     def _refused(self, event: Refusal, revision: Revision | None, version: bytes | None) -> Reply:
         """What is answered at once. A version that only the body or only the header has is a mismatch of the two."""
         error = event.error
-        if isinstance(error, UnsupportedVersion) and version is not None and error.data is not None:
-            requested = error.data["requested"]
-            if requested.encode() != version:
-                mismatch = HeaderMismatch(f"Header mismatch: MCP-Protocol-Version is not {requested!r}, as in the body")
-                newest = next(reversed(self._stateless.values()))
-                return endpoint.error_reply(msgspec.json.decode(event.data)["id"], mismatch, newest)
-        return Reply(endpoint.status_of(error, revision), event.data, endpoint.JSON)
+        requested = error.data["requested"] if isinstance(error, UnsupportedVersion) and error.data else None
+        if version is not None and requested is not None and requested.encode() != version:
+            mismatch = HeaderMismatch(f"Header mismatch: MCP-Protocol-Version is not {requested!r}, as in the body")
+            newest = next(reversed(self._stateless.values()))
+            return endpoint.error_reply(msgspec.json.decode(event.data)["id"], mismatch, newest)
+        return endpoint.reply(event.data, error, revision)
 
     def _get_or_delete(self, head: Head) -> Reply | Feed:
         """What only revisions with sessions have."""
@@ -174,9 +350,8 @@ class Service:
         session = self.sessions.find(id, None, trio.current_time())
         if session is None:
             raise Refused(refusal(404, "Mcp-Session-Id: no such session, or it has ended; initialize a new one"))
-        agreed = session.revision.name
-        if version is not None and version != agreed.encode():
-            raise Refused(refusal(400, f"{given} is not what was agreed on, {agreed}"))
+        if version is not None and version != session.revision.name.encode():
+            raise Refused(refusal(400, f"{given} is not what was agreed on, {session.revision.name}"))
         return session
 
 

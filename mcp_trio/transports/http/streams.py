@@ -1,7 +1,6 @@
 """Streams of a session, with what a client may miss and come back for; and the sessions."""
 
 import secrets
-from collections import deque
 from itertools import islice
 
 import trio
@@ -34,7 +33,7 @@ class Stream:
         self.name = name
         self.closed = False
         self._primes = primes
-        self._events: deque[bytes] = deque()
+        self._events: list[bytes] = []
         self._first = 1  # the number of the first event kept
         self._sent = 0  # how many of those kept are sent
         self._size = 0
@@ -109,7 +108,7 @@ class Stream:
     def _forget(self) -> None:
         """Keep what is not sent, and of the rest what the bounds allow; with nobody reading they hold for all."""
         while self._events and self._is_beyond():
-            size = len(self._events.popleft())
+            size = len(self._events.pop(0))
             self._first += 1
             self._size -= size
             if self._sent:
@@ -146,7 +145,7 @@ class HttpSession(Conversation):
         """Give it what makes it a session."""
         self.id = secrets.token_urlsafe(24).encode()
         self.revision = revision
-        self.channel = self.news = self._add(b"0")
+        self.channel = self.news = self.open_stream()
 
     @property
     def is_busy(self) -> bool:
@@ -154,17 +153,15 @@ class HttpSession(Conversation):
         return bool(self.waiting) or any(stream.readers for stream in self._streams.values())
 
     def open_stream(self) -> Stream:
-        """A stream for one request."""
-        if not self.revision.resumes:
+        """The stream of announcements, and then one for each request: kept where a client can come back to it."""
+        if self._streams and not self.revision.resumes:
             return Stream()
         ended = [name for name, stream in self._streams.items() if stream.closed]
         if len(ended) >= HISTORY_STREAMS:
             del self._streams[ended[0]]
-        self._count += 1
-        return self._add(b"%d" % self._count)
-
-    def _add(self, name: bytes) -> Stream:
+        name = b"%d" % self._count
         stream = self._streams[name] = Stream(name if self.revision.resumes else b"", primes=self.revision.primes)
+        self._count += 1
         return stream
 
     def resumed(self, last_event: bytes | None) -> tuple[Stream, int | None]:
@@ -187,13 +184,12 @@ class HttpSession(Conversation):
 class Sessions(dict[bytes, HttpSession]):
     """All sessions by their ids, the least recently used first: so many at most, idle for so many seconds at most."""
 
-    def __init__(self, most: int = 10_000, idle: float = 1800.0) -> None:
-        self._most = most
-        self._idle = idle
+    most = 10_000
+    idle = 1800.0
 
     def open(self, session: HttpSession, revision: Revision, now: float) -> bool:
         """Take in a session; where there are too many, in place of the one longest idle. False if all are busy."""
-        if len(self) >= self._most:
+        if len(self) >= self.most:
             oldest = next((other for other in self.values() if not other.is_busy), None)
             if oldest is None:
                 return False
@@ -218,10 +214,10 @@ class Sessions(dict[bytes, HttpSession]):
             session.end()
 
     def expire(self, now: float) -> None:
-        """End those that were not used for too long."""
+        """End those that were not used for too long. To be called now and then."""
         while self:
             oldest = next(iter(self.values()))
-            if oldest.used + self._idle > now:
+            if oldest.used + self.idle > now:
                 return
             if oldest.is_busy:
                 self.find(oldest.id, oldest.principal, now)
