@@ -1,5 +1,6 @@
 """Lists come in the order in which they were filled, in pages where the server wants pages."""
 
+from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,7 +50,12 @@ async def test_the_first_revision_has_the_whole_list_at_once() -> None:
     assert len(page["tools"]) == 10
 
 
-@pytest.mark.parametrize("cursor", ["x", "after:1", "YWZ0ZXI6eA==", "YmVmb3JlOjE=", "é", "\0", "A" * 100_000, "===="])
+MADE_UP = [urlsafe_b64encode(cursor).decode() for cursor in (b"xafter:1", b"after:-5", b"after: 1", b"after:1:2")]
+
+
+@pytest.mark.parametrize(
+    "cursor", ["x", "after:1", "YWZ0ZXI6eA==", "YmVmb3JlOjE=", "é", "\0", "A" * 100_000, "====", *MADE_UP]
+)
 @pytest.mark.parametrize("method", ["tools/list", "resources/list", "resources/templates/list", "prompts/list"])
 async def test_a_cursor_that_was_not_given(method: str, cursor: str) -> None:
     server = with_tools(5, pages=2)

@@ -2,6 +2,7 @@
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -85,7 +86,8 @@ def in_pages_of(size: int | None) -> Pages:
 
 
 def _number(cursor: str) -> int:
-    try:
-        return int(urlsafe_b64decode(cursor.encode()).decode().partition("after:")[2])
-    except ValueError:
-        raise InvalidParams("Invalid cursor") from None
+    with suppress(ValueError):
+        word, number = urlsafe_b64decode(cursor.encode()).decode().split(":")
+        if word == "after" and number.isdecimal():
+            return int(number)
+    raise InvalidParams("Invalid cursor")
