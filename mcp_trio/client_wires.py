@@ -16,13 +16,12 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 import trio
 
+from .client_sse import Parser
 from .protocol import jsonrpc
 from .protocol.model import Json
-from .transports.http import sse
-from .transports.http.endpoint import Mirror, mirrors
+from .transports.http.endpoint import NAMED_BY, Mirror, mirrors
 
 Fields = list[tuple[bytes, bytes]]
-NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 PATIENCE = 1.0
 """Seconds before a stream that has ended is asked for again, where the server has not said."""
 
@@ -283,7 +282,7 @@ class HttpWire(NetworkWire):
 
     async def _read_stream(self, response: Response, ids: list[Any]) -> None:
         """The events of a stream; those that a broken one still owes are fetched where they can be."""
-        parser = sse.Parser()
+        parser = Parser()
         try:
             async for chunk in response.chunks():
                 for event in parser.feed(chunk):
@@ -296,7 +295,7 @@ class HttpWire(NetworkWire):
         elif ids:
             self._fail(ids, "the stream ended before the reply")
 
-    async def _wait(self, parser: sse.Parser) -> None:
+    async def _wait(self, parser: Parser) -> None:
         await trio.sleep(PATIENCE if parser.retry is None else parser.retry / 1000)
 
     async def _listen(self, last_id: str, ids: list[Any]) -> None:
@@ -304,7 +303,7 @@ class HttpWire(NetworkWire):
         resuming = bool(ids)
         while not resuming or ids:
             headers = [*self._headers({}), *([(b"Last-Event-ID", last_id.encode())] if last_id else [])]
-            parser = sse.Parser()
+            parser = Parser()
             parser.last_id = last_id
             try:
                 async with self._connections.request(b"GET", self._target, headers) as response:
@@ -374,7 +373,7 @@ class SseWire(NetworkWire):
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Read the stream, and post what is sent. Has started when the server has said where to."""
         headers = [(b"Accept", b"text/event-stream")]
-        parser = sse.Parser()
+        parser = Parser()
         async with (
             trio.open_nursery() as nursery,
             self._connections.request(b"GET", target_of(self._url), headers) as response,

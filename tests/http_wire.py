@@ -9,8 +9,8 @@ from typing import Any
 import trio
 
 from mcp_trio import Context, Server
+from mcp_trio.client_sse import Event, Parser
 from mcp_trio.transports.http.native import serve_http
-from mcp_trio.transports.http.sse import Event, Parser
 
 VENDOR = "io.modelcontextprotocol/"
 MODERN = {f"{VENDOR}protocolVersion": "2026-07-28", f"{VENDOR}clientCapabilities": {}}

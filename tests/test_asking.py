@@ -10,7 +10,19 @@ import pytest
 import trio
 from checked import ALL, MODERN, NEWEST, VENDOR, Json, connect, modern, opened, raw
 
-from mcp_trio import AskFailed, Audio, Context, Elicit, PromptMessage, ResourceLink, Roots, Sample, Server, Text
+from mcp_trio import (
+    AskFailed,
+    Audio,
+    Context,
+    Elicit,
+    ElicitUrl,
+    PromptMessage,
+    ResourceLink,
+    Roots,
+    Sample,
+    Server,
+    Text,
+)
 from mcp_trio.client import RemoteError
 from mcp_trio.server.ask import seal, unseal
 
@@ -68,7 +80,8 @@ def a_server() -> Server:
 
     @server.tool
     async def visit(ctx: Context) -> str:
-        return (await ctx.elicit_url("Log in", "https://example.com/login", "login-1")).action
+        (answer,) = await ctx.ask(ElicitUrl("Log in", "https://example.com/login", "login-1"))
+        return str(answer.action)
 
     @server.tool
     async def think(ctx: Context) -> str:

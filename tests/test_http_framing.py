@@ -168,10 +168,14 @@ async def test_a_head_that_is_too_large(data: bytes) -> None:
         assert await answered(there, data) == (431, True)
 
 
-async def test_other_upgrades_are_refused_and_the_connection_closed() -> None:
-    async with site(make_server()) as there:
-        data = request("GET", "/healthz", {"Connection": "Upgrade", "Upgrade": "h2c"})
-        assert await answered(there, data) == (400, True)
+async def test_upgrades_to_what_is_not_spoken_here_are_passed_over() -> None:
+    async with site(make_server()) as there, there.wire() as wire:
+        upgrade = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAMAAABk"}
+        asked = request("POST", "/mcp", {**HEAD, **upgrade}, BODY) + request("GET", "/healthz", upgrade)
+        await wire.send(asked * 3)
+        for _ in range(3):
+            assert "tools" in (await wire.response()).json["result"]
+            assert (await wire.response()).body == b"ok\n"
 
 
 async def test_empty_lines_before_a_request_are_passed_over() -> None:

@@ -6,7 +6,7 @@ import pytest
 from http_wire import HEADERS, Signals, Site, Wire, make_server, message, request, site
 from oracle import Oracle, needs_spec
 
-from mcp_trio.transports.http.sse import Parser
+from mcp_trio.client_sse import Parser
 
 
 async def opened(wire: Wire, version: str) -> tuple[Parser, str]:

@@ -7,8 +7,8 @@ import trio
 from http_wire import HEADERS, Signals, Site, Wire, make_server, message, request, site
 
 from mcp_trio import Context, Server
+from mcp_trio.client_sse import Parser
 from mcp_trio.transports.http import streams
-from mcp_trio.transports.http.sse import Parser
 from mcp_trio.transports.http.streams import HttpSession, Sessions, Stream
 
 RESUMING = ["2025-03-26", "2025-06-18", "2025-11-25"]
@@ -92,7 +92,7 @@ async def test_a_reply_is_a_stream_when_there_is_something_to_say_before(version
         assert response.headers["x-accel-buffering"] == "no"
         assert response.headers["cache-control"] == "no-store"
         assert [one.get("method", "reply") for one in response.messages] == ["notifications/progress"] * 3 + ["reply"]
-        assert response.body.startswith(b"id: 1-0\ndata: \n\n") == (version == "2025-11-25")
+        assert response.body.startswith(b"id: 0-0\ndata: \n\n") == (version == "2025-11-25")
         assert (b"id: " in response.body) == (version in RESUMING)
 
 
@@ -172,7 +172,7 @@ async def test_one_streams_messages_are_not_replayed_on_another() -> None:
         body = message("tools/call", {"name": "steps", "_meta": {"progressToken": "p"}}, 1)
         await there.post(body, session)
         await there.post({**body, "id": 2}, session)
-        replayed = await there.send("GET", "/mcp", {**session, "Last-Event-ID": "1-3"})
+        replayed = await there.send("GET", "/mcp", {**session, "Last-Event-ID": "0-3"})
         assert [one["id"] for one in replayed.messages] == [1]
 
 
@@ -277,7 +277,9 @@ def opened(sessions: Sessions, now: float, principal: str | None = None) -> Http
     server = Server("there")
     session = HttpSession(server)
     session.principal = principal
-    return session if sessions.open(session, server.revisions.newest_opening, now) else None
+    session.session.revision = server.revisions.newest_opening
+    sessions.expire(now)
+    return session if sessions.open(session) else None
 
 
 def test_sessions_are_bounded_and_the_longest_idle_goes_first() -> None:
@@ -286,9 +288,10 @@ def test_sessions_are_bounded_and_the_longest_idle_goes_first() -> None:
     one, two = opened(sessions, 0.0), opened(sessions, 0.0)
     assert one is not None
     assert two is not None
-    assert sessions.find(one.id, None, 1.0) is one
+    sessions.expire(1.0)
+    assert sessions.find(one.id, None) is one
     three = opened(sessions, 2.0)
-    assert sessions.find(two.id, None, 3.0) is None
+    assert sessions.find(two.id, None) is None
     one.news.attach(one)
     three.news.attach(three)
     assert opened(sessions, 4.0) is None
@@ -300,15 +303,15 @@ def test_idle_sessions_expire_and_busy_ones_do_not() -> None:
     one, two = opened(sessions, 0.0), opened(sessions, 0.0)
     one.news.attach(one)
     sessions.expire(11.0)
-    assert sessions.find(one.id, None, 12.0) is one
-    assert sessions.find(two.id, None, 12.0) is None
+    assert sessions.find(one.id, None) is one
+    assert sessions.find(two.id, None) is None
 
 
 def test_a_session_of_another_principal_is_not_found() -> None:
     sessions = Sessions()
     session = opened(sessions, 0.0, principal="a")
-    assert sessions.find(session.id, "b", 0.0) is None
-    assert sessions.find(session.id, "a", 0.0) is session
+    assert sessions.find(session.id, "b") is None
+    assert sessions.find(session.id, "a") is session
 
 
 async def test_history_is_bounded_and_its_last_event_is_kept() -> None:
@@ -338,14 +341,15 @@ async def test_a_stream_whose_client_does_not_read_makes_those_wait_who_fill_it(
 async def test_a_connection_can_be_let_go_and_the_rest_is_fetched_later() -> None:
     stream = Stream(b"1", primes=True)
     reader, later = object(), object()
-    assert stream.attach(reader) == b"id: 1-0\ndata: \n\n"
+    stream.attach(reader)
+    assert await stream.take(reader) == b"id: 1-0\ndata: \n\n"
     stream.let_go(500)
     assert await stream.take(reader) == b"retry: 500\n\n"
     assert await stream.take(reader) == b""
     stream.send(b"{}")
     stream.close()
     stream.attach(later, 0)
-    assert await stream.take(later) == b"event: message\nid: 1-1\ndata: {}\n\n"
+    assert await stream.take(later) == b"id: 1-0\ndata: \n\nevent: message\nid: 1-1\ndata: {}\n\n"
 
 
 async def test_a_tool_can_let_the_connection_go_and_is_asked_for_the_rest() -> None:
@@ -361,12 +365,12 @@ async def test_a_tool_can_let_the_connection_go_and_is_asked_for_the_rest() -> N
     async with site(server) as there:
         session = await there.open_session()
         first = await there.post(message("tools/call", {"name": "long"}, 5), session)
-        assert first.body == b"id: 1-0\ndata: \n\nretry: 500\n\n"
+        assert first.body == b"id: 0-0\ndata: \n\nretry: 500\n\n"
         async with there.wire() as wire:
-            await wire.send(request("GET", "/mcp", {**session, "Last-Event-ID": "1-0"}))
+            await wire.send(request("GET", "/mcp", {**session, "Last-Event-ID": "0-0"}))
             await wire.head()
-            assert await wire.chunk() == b"id: 1-0\ndata: \n\n"
+            assert await wire.chunk() == b"id: 0-0\ndata: \n\n"
             signals.go.set()
             event = await wire.event(Parser())
-            assert (event.id, json.loads(event.data)["id"]) == ("1-1", 5)
+            assert (event.id, json.loads(event.data)["id"]) == ("0-1", 5)
             assert await wire.chunk() == b""

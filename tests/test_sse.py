@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_trio.client_sse import Event, Parser
 from mcp_trio.transports.http import sse
-from mcp_trio.transports.http.sse import Event, Parser
 
 
 def test_what_is_written_is_read() -> None:

@@ -12,6 +12,7 @@ from trio_websocket import ConnectionClosed, wrap_client_stream
 
 from mcp_trio import Context, Server
 from mcp_trio.protocol.params import VENDOR
+from mcp_trio.server import dispatch
 from mcp_trio.transports.websocket import SUBPROTOCOL, serve_websocket, text_frame
 
 MODERN = {VENDOR + "protocolVersion": "2026-07-28", VENDOR + "clientCapabilities": {}}
@@ -379,7 +380,8 @@ async def test_a_slow_reader_gets_everything(autojump_clock):
         await ours.aclose()
 
 
-async def test_replies_of_one_turn_leave_in_one_write():
+async def test_replies_of_one_turn_leave_in_one_write(monkeypatch):
+    monkeypatch.setattr(dispatch, "TURN", 60)  # also where the machine is busy
     writes = []
     server = a_server()
     ours, theirs = trio.testing.memory_stream_pair()

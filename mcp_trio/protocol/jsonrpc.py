@@ -39,7 +39,6 @@ class BadMessage(Exception):
     """A message that is none: the error to answer with, and the id to answer to, where one could be read."""
 
     def __init__(self, error: ProtocolError, id: Id | UnsetType = UNSET, *, silent: bool = False) -> None:
-        super().__init__(error.message)
         self.error = error
         self.id = id
         self.silent = silent

@@ -12,7 +12,7 @@ LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "a
 VENDOR = "io.modelcontextprotocol/"
 
 
-class ClientCapabilities(Struct):
+class ClientCapabilities(Struct, frozen=True):
     """What the client can do for the server; only what matters here is typed."""
 
     sampling: dict[str, Any] | UnsetType = UNSET
@@ -20,12 +20,14 @@ class ClientCapabilities(Struct):
     elicitation: dict[str, Any] | UnsetType = UNSET
 
 
+NO_CAPABILITIES = ClientCapabilities()
+
+
 class ClientInfo(Struct):
-    """Who the client says it is."""
+    """Who the client says it is; a name is all that has to be said."""
 
     name: str
     version: str = ""
-    title: str | None = None
 
 
 class Meta(Struct, frozen=True, omit_defaults=True):
@@ -71,11 +73,9 @@ class CallTool(Retriable, kw_only=True):
     arguments: Raw = Raw(b"{}")
 
 
-class ReadResource(Retriable, kw_only=True):
-    uri: str
+class OfResource(Retriable, kw_only=True):
+    """Read it, or hear of its changes."""
 
-
-class Subscribe(Params, kw_only=True):
     uri: str
 
 
@@ -127,10 +127,9 @@ class Cancelled(Params, kw_only=True, rename="camel"):
 # Method -> what it carries; any other carries nothing but `_meta`. Which revision has which, the revisions say.
 KINDS: dict[str, type[Params]] = {
     **dict.fromkeys(("tools/list", "prompts/list", "resources/list", "resources/templates/list"), Page),
-    **dict.fromkeys(("resources/subscribe", "resources/unsubscribe"), Subscribe),
+    **dict.fromkeys(("resources/read", "resources/subscribe", "resources/unsubscribe"), OfResource),
     "initialize": Initialize,
     "tools/call": CallTool,
-    "resources/read": ReadResource,
     "prompts/get": CallTool,
     "logging/setLevel": SetLevel,
     "completion/complete": Complete,

@@ -63,17 +63,16 @@ class Batch(Struct):
 Event = Call | Notice | Answer | Refusal | Batch
 
 
-class Session:
-    """One client's conversation with one server; `stated` is the stateless revision that its transport names."""
+class Session(Struct, eq=False):
+    """One client's conversation with one server."""
 
-    def __init__(self, revisions: Revisions, stated: Revision | None = None) -> None:
-        self._revisions = revisions
-        self._stated = stated
-        self.revision: Revision | None = None  # what `initialize` agreed on
-        self.ready = False  # whether the client knows of that, and has said so
-        self.capabilities = params.ClientCapabilities()
-        self.log_level: str | None = None
-        self.offered: dict[str, Any] = {}  # the features that the client was told of when it opened the session
+    revisions: Revisions
+    stated: Revision | None = None  # the stateless one that its transport names
+    revision: Revision | None = None  # what `initialize` agreed on
+    ready: bool = False  # whether the client knows of that, and has said so
+    capabilities: params.ClientCapabilities = params.NO_CAPABILITIES
+    log_level: str | None = None
+    offered: str = ""  # the names of the features that the client was told of when it opened the session
 
     def receive(self, data: bytes | None) -> Event | None:
         """What a message means; None where it means nothing. None for data: a message too large to be taken."""
@@ -113,7 +112,7 @@ class Session:
         try:
             decoded, problem = _decoded(method, raw)
             meta = decoded.meta
-            opens = method == "initialize" and self._stated is None
+            opens = method == "initialize" and self.stated is None
             revision = None if opens else self._revision_for(method, meta)
             if problem is not None:  # only now: of an unknown method, the method is what is wrong
                 raise problem
@@ -128,7 +127,7 @@ class Session:
         elif meta.version is UNSET:
             raise _missing("protocolVersion")
         else:
-            revision = self._revisions.declared(meta.version)
+            revision = self.revisions.declared(meta.version)
             if meta.capabilities is UNSET:
                 raise _missing("clientCapabilities")
         if method not in revision.requests:
@@ -140,20 +139,21 @@ class Session:
         if self.revision is not None:
             self.ready = True
             return self.revision
-        opening = [] if self._stated else self._revisions.opening.values()
+        opening = [] if self.stated else self.revisions.opening.values()
         if method != "ping" and any(method in revision.requests for revision in opening):
             raise InvalidRequest(f"Invalid request: {method} before initialize")
-        stateless = [self._stated] if self._stated else self._revisions.stateless.values()
+        stateless = [self.stated] if self.stated else self.revisions.stateless.values()
         if any(method in revision.requests for revision in stateless):
             raise _missing("protocolVersion")
-        return self._stated or self._revisions.newest_opening  # for a ping, or a method that none of them has
+        return self.stated or self.revisions.newest_opening  # for a ping, or a method that none of them has
 
     def _initialize(self, opening: Any) -> Revision:
         """The revision that the client wants, or the newest that opens so."""
         if self.revision is not None:
             raise InvalidRequest("Invalid request: this session was initialized before")
-        self.revision = self._revisions.opening.get(opening.protocol_version, self._revisions.newest_opening)
-        self.capabilities = opening.capabilities
+        self.revision = self.revisions.opening.get(opening.protocol_version, self.revisions.newest_opening)
+        if opening.capabilities != params.NO_CAPABILITIES:
+            self.capabilities = opening.capabilities
         return self.revision
 
     def _notice(self, method: str, raw: Raw) -> Notice | None:
@@ -161,7 +161,7 @@ class Session:
         if method == "notifications/initialized" and self.revision is not None:
             self.ready = True
         # Beside the agreed revision, requests of a stateless one may be under way and may be cancelled.
-        spoken = [self.revision, *self._revisions.stateless.values()]
+        spoken = [self.revision, *self.revisions.stateless.values()]
         is_known = any(revision is not None and method in revision.notifications for revision in spoken)
         return Notice(method, raw) if is_known else None
 
@@ -174,11 +174,11 @@ class Session:
 
     def _refuse(self, id: jsonrpc.Id | UnsetType, error: ProtocolError, meta: params.Meta = params.NO_META) -> Refusal:
         """A refusal, in the shape of the revision that the client speaks, as far as it is known."""
-        stateless = self._revisions.stateless
+        stateless = self.revisions.stateless
         if meta.version is not UNSET and stateless:
             revision = stateless.get(meta.version, next(reversed(stateless.values())))
         else:
-            revision = self.revision or self._stated or self._revisions.newest_opening
+            revision = self.revision or self.stated or self.revisions.newest_opening
         unread = None if id is UNSET and not revision.errors_without_id else id
         return Refusal(jsonrpc.encode_error(unread, revision.error(error)), error)
 

@@ -115,7 +115,10 @@ class Elicit(Question[Elicited[T]]):
 
 
 class ElicitUrl(Question[Elicited[None]]):
-    """A page for the user to visit, for what must not pass through the client: a login, a payment."""
+    """A page for the user to visit, for what must not pass through the client: a login, a payment.
+
+    Accepted means that the user has agreed to visit it, not that it is done.
+    """
 
     method = "elicitation/create"
     needs = {"url": {}}

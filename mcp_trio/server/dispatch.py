@@ -12,7 +12,6 @@ import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import dataclass
 from time import perf_counter
 from types import coroutine
 from typing import Any, Protocol
@@ -59,19 +58,17 @@ class Wire(Channel, Protocol):
         """Ends the turn that `receive` began: write what was sent in it, in one write, as far as it goes at once."""
 
 
-class Request:
+class Request(msgspec.Struct, eq=False):
     """One request while it is carried out."""
 
-    __slots__ = ("call", "channel", "conversation", "ended", "error", "principal", "scope", "server")
-
-    def __init__(self, call: Call, conversation: Conversation, channel: Channel) -> None:
-        self.call = call
-        self.conversation = conversation
-        self.server, self.principal = conversation.server, conversation.principal
-        self.channel = channel
-        self.scope: trio.CancelScope | None = None  # from the first wait on
-        self.ended = False
-        self.error: ProtocolError | None = None  # what the reply says, where it is an error
+    call: Call
+    conversation: Conversation
+    channel: Channel
+    server: Server
+    principal: str | None
+    scope: trio.CancelScope | None = None  # from the first wait on
+    ended: bool = False
+    error: ProtocolError | None = None  # what the reply says, where it is an error
 
     def tell(self, method: str, params: Json) -> None:
         """Send the client a notification about this request, while it goes on."""
@@ -86,17 +83,22 @@ class Pending(msgspec.Struct):
     answer: Answer | None = None
 
 
+# What a conversation begins with. It is never put into but replaced before: of ten thousand sessions most are idle.
+NONE: dict[Any, Any] = {}
+
+
 class Conversation:
     """What goes on with one client: its session, its requests that wait, our questions to it."""
+
+    __slots__ = ("_asked", "_gone", "channel", "principal", "server", "session", "waiting")
 
     def __init__(self, server: Server, channel: Channel, stated: Revision | None = None) -> None:
         self.server = server
         self.channel = channel
         self.principal: str | None = None
         self.session = Session(server.revisions, stated)
-        self.waiting: dict[jsonrpc.Id, trio.CancelScope] = {}
-        self.subscribed: set[str] = set()
-        self._asked: dict[str, Pending] = {}
+        self.waiting: dict[jsonrpc.Id, trio.CancelScope] = NONE
+        self._asked: dict[str, Pending] = NONE
         self._gone = False
 
     def tell(self, method: str, params: Json, channel: Channel | None = None, revision: Any = None) -> None:
@@ -109,6 +111,7 @@ class Conversation:
         """Put a question to the client, in a revision whose server may ask, and wait for the answer."""
         revision = request.call.revision
         id = f"ask-{secrets.token_hex(8)}"  # not to be guessed: whoever knows it can answer
+        self._asked = self._asked or {}
         pending = self._asked[id] = Pending(trio.Event())
         try:
             if not self._gone:
@@ -134,7 +137,7 @@ class Conversation:
         It runs in a copy of the context, so that what it sets there does not reach the next request. Where it waits,
         the copy becomes this task's, which is to go on with it in `carry_on`.
         """
-        request = Request(work, self, channel) if isinstance(work, Call) else None
+        request = Request(work, self, channel, self.server, self.principal) if isinstance(work, Call) else None
         running: Running = serve(request) if request else self._gather(work, channel)
         context = copy_context()
         try:
@@ -149,6 +152,7 @@ class Conversation:
         if request is None:
             return await rest
         request.scope = scope
+        self.waiting = self.waiting or {}
         self.waiting[request.call.id] = scope
         try:
             reply = await rest
@@ -194,7 +198,8 @@ async def serve(request: Request) -> bytes:
     try:
         if call.id in request.conversation.waiting:
             raise InvalidRequest(f"Invalid request: $.id: {call.id!r} belongs to a request that is still running")
-        return jsonrpc.encode_result(call.id, await HANDLERS[call.method](request))
+        result = await HANDLERS[call.method](request) or jsonrpc.encode(call.revision.result({}))
+        return jsonrpc.encode_result(call.id, result)
     except STOPS:
         raise
     except BaseExceptionGroup as group:  # of a nursery; what stops it from outside goes before what failed
@@ -254,8 +259,7 @@ def _failure(request: Request, error: ProtocolError) -> bytes:
     return reply
 
 
-@dataclass(eq=False)
-class Relay:
+class Relay(msgspec.Struct, eq=False):
     """Serves events one after the other, until a request waits: its task is that request's, and a fresh one goes on."""
 
     conversation: Conversation
@@ -263,6 +267,7 @@ class Relay:
     nursery: trio.Nursery
     reply: Callable[[bytes], None]
     events: Iterator[Event | None]  # those that are not served yet
+    wire: Wire | None = None  # what more of them come by, until its input ends
     task: trio.lowlevel.Task | None = None  # the one that serves
 
     async def run(self) -> None:
@@ -303,26 +308,16 @@ class Relay:
                     return
 
     def flush(self) -> None:
-        """A turn ends."""
+        """A turn ends: write what was sent in it."""
+        if self.wire is not None:
+            self.wire.flush()
 
     async def read_on(self) -> bool:
-        """Wait for more events. False: there will be none."""
-        return False
-
-
-class Reader(Relay):
-    """Serves one client on a wire, until its input ends."""
-
-    channel: Wire
-
-    def flush(self) -> None:
-        """Write what was sent in the turn."""
-        self.channel.flush()
-
-    async def read_on(self) -> bool:
-        """Wait for messages; each is looked at when those before it have been begun."""
-        await self.channel.drained()
-        messages = await self.channel.receive()
+        """Wait for messages; each is looked at when those before it have been begun. False: there are no more."""
+        if self.wire is None:
+            return False
+        await self.wire.drained()
+        messages = await self.wire.receive()
         if not messages:  # the input has ended: what runs may finish, within the grace
             self.conversation.hang_up()
             self.nursery.cancel_scope.deadline = trio.current_time() + self.conversation.server.grace
@@ -350,6 +345,6 @@ async def converse(server: Server, wire: Wire) -> None:
     conversation = Conversation(server, wire)
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(Reader(conversation, wire, nursery, wire.send, iter(())).run)
+            nursery.start_soon(Relay(conversation, wire, nursery, wire.send, iter(()), wire).run)
     finally:
         conversation.hang_up()

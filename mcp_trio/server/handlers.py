@@ -1,7 +1,8 @@
-"""Method -> what answers it: from a request to its encoded result."""
+"""Method -> what answers it: from a request to its encoded result; to none where there is nothing to say in it."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
+from sys import intern
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import InvalidParams, MethodNotFound, ResourceNotFound
@@ -13,25 +14,17 @@ from .registry import Registry
 if TYPE_CHECKING:
     from .dispatch import Request
 
-# Resources that one session may subscribe to: a template matches as many URIs as a client can think of.
-MOST_SUBSCRIPTIONS = 1_000
 
-
-async def initialize(request: "Request") -> bytes:
-    """Agree on a revision."""
-    features = request.conversation.session.offered = request.server.features()
-    return encode(request.call.revision.introduction(request.call.method, features, []))
-
-
-async def discover(request: "Request") -> bytes:
+async def introduce(request: "Request") -> bytes:
     """Say what is spoken and offered."""
-    features, versions = request.server.features(), request.server.revisions.names
-    return encode(request.call.revision.introduction(request.call.method, features, versions))
+    call, features, versions = request.call, request.server.features(), request.server.revisions.names
+    if call.revision.opens:
+        request.conversation.session.offered = intern(" ".join(features))  # one for all sessions
+    return encode(call.revision.introduction(call.method, features, versions))
 
 
-async def ping(request: "Request") -> bytes:
+async def ping(request: "Request") -> None:
     """Be there."""
-    return encode(request.call.revision.result({}))
 
 
 async def list_items(what: str, request: "Request") -> bytes:
@@ -61,20 +54,16 @@ async def read_resource(request: "Request") -> bytes:
     return encode(revision.result({"contents": revision.shape(list(contents))}, cacheable=True))
 
 
-async def subscribe(request: "Request") -> bytes:
+async def subscribe(request: "Request") -> None:
     """Have the client hear of a resource's changes."""
-    uri, subscribed = request.call.params.uri, request.conversation.subscribed
+    uri = request.call.params.uri
     request.server.find_resource(uri)
-    if len(subscribed) >= MOST_SUBSCRIPTIONS:
-        raise InvalidParams(f"{MOST_SUBSCRIPTIONS} resources are subscribed to; unsubscribe from some first")
-    subscribed.add(uri)
-    return encode(request.call.revision.result({}))
+    request.server.subscriptions.subscribe(request.conversation, uri)
 
 
-async def unsubscribe(request: "Request") -> bytes:
+async def unsubscribe(request: "Request") -> None:
     """Have it hear no more."""
-    request.conversation.subscribed.discard(request.call.params.uri)
-    return encode(request.call.revision.result({}))
+    request.server.subscriptions.unsubscribe(request.conversation, request.call.params.uri)
 
 
 async def get_prompt(request: "Request") -> bytes:
@@ -98,13 +87,12 @@ async def complete(request: "Request") -> bytes:
     return encode(revision.result({"completion": revision.shape(completion)}))
 
 
-async def set_level(request: "Request") -> bytes:
+async def set_level(request: "Request") -> None:
     """Set from which level on the client wants log messages."""
-    revision, level = request.call.revision, request.call.params.level
-    if level not in (known := sorted(set(revision.levels.values()))):
+    level = request.call.params.level
+    if level not in (known := sorted(set(request.call.revision.levels.values()))):
         raise InvalidParams(f"Invalid params: $.params.level: {level!r} is none of {', '.join(known)}")
     request.conversation.session.log_level = level
-    return encode(revision.result({}))
 
 
 async def listen(request: "Request") -> bytes:
@@ -124,9 +112,9 @@ def _offered(request: "Request", feature: str) -> None:
         raise MethodNotFound(f"{feature.capitalize()} not supported", data={"reason": reason})
 
 
-HANDLERS: dict[str, Callable[["Request"], Awaitable[bytes]]] = {
-    "initialize": initialize,
-    "server/discover": discover,
+HANDLERS: dict[str, Callable[["Request"], Awaitable[bytes | None]]] = {
+    "initialize": introduce,
+    "server/discover": introduce,
     "ping": ping,
     "tools/list": partial(list_items, "tools"),
     "tools/call": call_tool,

@@ -8,13 +8,9 @@ import referencing.exceptions
 import referencing.jsonschema
 
 # The first is the default.
-_DIALECTS: dict[str, type[jsonschema.protocols.Validator]] = {
-    "https://json-schema.org/draft/2020-12/schema": jsonschema.Draft202012Validator,
-    "https://json-schema.org/draft/2019-09/schema": jsonschema.Draft201909Validator,
-    "http://json-schema.org/draft-07/schema": jsonschema.Draft7Validator,
-    "http://json-schema.org/draft-06/schema": jsonschema.Draft6Validator,
-    "http://json-schema.org/draft-04/schema": jsonschema.Draft4Validator,
-}
+_SUPPORTED: list[Any] = [jsonschema.Draft202012Validator, jsonschema.Draft201909Validator]
+_SUPPORTED += [jsonschema.Draft7Validator, jsonschema.Draft6Validator, jsonschema.Draft4Validator]
+_DIALECTS: dict[str, Any] = {kind.ID_OF(kind.META_SCHEMA).rstrip("#"): kind for kind in _SUPPORTED}
 _OUTSIDE = "which is not within the schema; nothing is fetched: put what it refers to under $defs"
 _DEEPEST = 100
 

@@ -8,14 +8,13 @@ from urllib.parse import unquote
 import msgspec
 import trio
 
-from ..protocol import errors, model
+from ..protocol import model
 from ..protocol.jsonrpc import encode
 from ..protocol.model import CONTENT_TYPES, Json, PromptMessage, PromptResult, Text, TextContents, ToolResult
 from . import docstrings, schema
 from .context import Context, ToolError
 from .dispatch import Request
 
-Called = schema.Function
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _CONTENTS = (TextContents, model.BlobContents)
 _VARIABLE = re.compile(r"\{(\+?)(\w+)\}")
@@ -32,24 +31,17 @@ class Function:
     listed: Any
     number: int  # its place in the order in which its kind was added
 
-    def __init__(self, function: Called, kind: str, name: str, **options: Any) -> None:
+    def __init__(self, function: schema.Function, kind: str, name: str, **options: Any) -> None:
         if isinstance(function, type) or not callable(function):
             raise TypeError(f"@server.{kind} goes on a function, not on {function!r}")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError(f"@server.{kind} goes on a function that returns its result; {function!r} yields")
         self.name = name
         self.label = f"{kind} {name}"
-        self.parameters = schema.Parameters(function, injected=Context, **options)
+        self.parameters = schema.Parameters(function, of=self.label, injected=Context, **options)
         self.properties: Json = self.parameters.schema.get("properties", {})
         layers = (schema.peeled(function), schema.peeled(function).__call__, schema.innermost(function))
         self._is_async = any(map(inspect.iscoroutinefunction, layers))
-
-    def arguments(self, raw: bytes) -> dict[str, Any]:
-        """Arguments as they came, typed. Raises InvalidArguments saying whose they are."""
-        try:
-            return self.parameters.decode(raw)
-        except errors.InvalidArguments as problem:
-            raise errors.InvalidArguments(problem.reason, of=self.label) from None
 
     def must_take_strings(self) -> None:
         """What the protocol passes as strings can be taken as strings alone."""
@@ -73,7 +65,7 @@ class Function:
         return await value if inspect.isawaitable(value) else value
 
 
-def described(kind: type[model.Model], function: Called, **given: Any) -> Json:
+def described(kind: type[model.Model], function: schema.Function, **given: Any) -> Json:
     """How a function is listed: its own name and docstring stand in for those that are not given."""
     decorator = f"@server.{kind.__name__.lower()}"
     if unknown := given.keys() - set(kind.__struct_fields__):
@@ -89,7 +81,7 @@ def described(kind: type[model.Model], function: Called, **given: Any) -> Json:
 class ServerTool(Function):
     """A tool that can be listed and called."""
 
-    def __init__(self, function: Called, *, timeout: float | None = None, **listed: Any) -> None:
+    def __init__(self, function: schema.Function, *, timeout: float | None = None, **listed: Any) -> None:
         listed = described(model.Tool, function, **listed)
         if not _NAME.fullmatch(listed["name"]):
             raise ValueError(f"tool name {listed['name']!r}: 1 to 128 of the characters A-Z a-z 0-9 _ - . are wanted")
@@ -102,7 +94,7 @@ class ServerTool(Function):
 
     async def run(self, request: Request, raw: bytes) -> str | ToolResult:
         """Call it with arguments as they came: one plain text, or a result. Raises InvalidArguments."""
-        value = await self._call_in_time(request, self.arguments(raw))
+        value = await self._call_in_time(request, self.parameters.decode(raw))
         return value if type(value) is str and self._returned.schema is None else self._result(value)
 
     async def _call_in_time(self, request: Request, arguments: dict[str, Any]) -> Any:
@@ -182,7 +174,7 @@ class UriTemplate:
 class ServerResource(Function):
     """A resource, or a family of them, that can be listed and read."""
 
-    def __init__(self, uri: str, function: Called, *, size: int | None = None, **listed: Any) -> None:
+    def __init__(self, uri: str, function: schema.Function, *, size: int | None = None, **listed: Any) -> None:
         if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", uri):
             raise ValueError(f"resource {uri!r}: a URI starts with a scheme, such as notes://")
         self.template = UriTemplate(uri)
@@ -197,7 +189,7 @@ class ServerResource(Function):
 
     async def read(self, request: Request, uri: str) -> list[TextContents | model.BlobContents]:
         """What the URI reads as."""
-        value = await self.call(request, self.arguments(encode(self.template.match(uri))))
+        value = await self.call(request, self.parameters.decode(encode(self.template.match(uri))))
         given = isinstance(value, list) and len(value) > 0 and all(isinstance(item, _CONTENTS) for item in value)
         return [self._contents(uri, item) for item in (value if given else [value])]
 
@@ -214,7 +206,7 @@ class ServerResource(Function):
 class ServerPrompt(Function):
     """A prompt that can be listed and filled in."""
 
-    def __init__(self, function: Called, **listed: Any) -> None:
+    def __init__(self, function: schema.Function, **listed: Any) -> None:
         listed = described(model.Prompt, function, **listed)
         super().__init__(function, "prompt", listed["name"])
         self.must_take_strings()
@@ -227,7 +219,7 @@ class ServerPrompt(Function):
 
     async def fill(self, request: Request, raw: bytes) -> PromptResult:
         """The prompt with these arguments. Raises InvalidArguments."""
-        value = await self.call(request, self.arguments(raw))
+        value = await self.call(request, self.parameters.decode(raw))
         if isinstance(value, PromptResult):
             return value
         items = value if isinstance(value, list) else [value]
@@ -239,7 +231,7 @@ class ServerPrompt(Function):
 class Completer(Function):
     """A function that completes one argument: from what is typed so far, and, if it likes, the other arguments."""
 
-    def __init__(self, function: Called, name: str) -> None:
+    def __init__(self, function: schema.Function, name: str) -> None:
         super().__init__(function, "complete", name)
         if len(self.properties) not in (1, 2):
             raise TypeError("a completer takes the value so far, and may take a dict of the other arguments")

@@ -40,14 +40,17 @@ _NO_CHOICE = r"(?s)\$\.(\w+): invalid enum value (.*)"
 class Parameters:
     """The arguments of a function: their JSON Schema, and the way from bytes to typed values.
 
-    `injected` is the class of the parameter that is not an argument: it is found by annotation and stays out of the
-    schema. With `input_schema` that schema is shown and checked; the signature then only converts.
+    `of` says in errors whose they are. `injected` is the class of the parameter that is not an argument: it is found
+    by annotation and stays out of the schema. With `input_schema` that schema is shown and checked; the signature then
+    only converts.
     """
 
     _extra: Any = None  # the type of **kwargs
 
-    def __init__(self, function: Function, *, injected: type | None = None, input_schema: _ByHand = None) -> None:
-        self._function = function
+    def __init__(
+        self, function: Function, *, of: str = "", injected: type | None = None, input_schema: _ByHand = None
+    ) -> None:
+        self._function, self._of = function, of
         self._names: dict[str, str] = {}  # by the struct's fields
         self._fields: list[Any] = []
         self.injected_name: str | None = None
@@ -82,7 +85,7 @@ class Parameters:
         try:
             return self._read(_with_whole_numbers(raw))
         except _UNFIT as error:
-            raise errors.InvalidArguments(self._reason(jsonrpc.explain(error))) from None
+            raise errors.InvalidArguments(self._reason(jsonrpc.explain(error)), of=self._of) from None
 
     def _by_keywords(self, **arguments: Any) -> Any:
         return self._function(*[arguments.pop(name) for name in self._positional], **arguments)
@@ -99,7 +102,7 @@ class Parameters:
         """The arguments for **kwargs."""
         everything = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
         if self.injected_name in everything:
-            raise errors.InvalidArguments(f"Unknown argument: {self.injected_name}")
+            raise errors.InvalidArguments(f"Unknown argument: {self.injected_name}", of=self._of)
         others = {name: everything[name] for name in everything if name not in self._names.values()}
         return dict(msgspec.json.decode(msgspec.json.encode(others), type=GenericAlias(dict, (str, self._extra))))
 

@@ -3,13 +3,17 @@
 from typing import TYPE_CHECKING
 
 import trio
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
 
+from ..protocol.errors import InvalidParams
 from ..protocol.model import Json
 from ..protocol.params import VENDOR, Filter
 
 if TYPE_CHECKING:
     from .dispatch import Conversation, Request
+
+# Resources that one session may subscribe to: a template matches as many URIs as a client can think of.
+MOST_SUBSCRIPTIONS = 1_000
 
 KINDS = ("tools", "resources", "prompts")
 # What can be heard of: a kind, and the URI of a resource, or None for the list.
@@ -30,18 +34,17 @@ class Listener:
         self.request.tell(method, {"_meta": {VENDOR + "subscriptionId": self.request.call.id}, **params})
 
 
-class Subscriptions:
+class Subscriptions(Struct, eq=False):
     """All that listen to one server. `changed` may be called from any thread."""
 
-    def __init__(self) -> None:
-        self._conversations: dict[Conversation, None] = {}  # in the order in which they came
-        self._listeners: dict[Listener, None] = {}
-        self.token: trio.lowlevel.TrioToken | None = None  # of the loop in which the conversations run
-        self._changed: dict[Topic, None] = {}
+    token: trio.lowlevel.TrioToken | None = None  # of the loop in which the conversations run
+    _conversations: "dict[Conversation, dict[str, None]]" = {}  # in order; what each subscribes to
+    _listeners: dict[Listener, None] = {}
+    _changed: dict[Topic, None] = {}
 
     def opened(self, conversation: "Conversation") -> None:
         """A client that opened a session is ready to hear."""
-        self._conversations[conversation] = None
+        self._conversations.setdefault(conversation, {})
 
     def closed(self, conversation: "Conversation") -> None:
         """A client is gone, or sends no more: what it listens to ends."""
@@ -49,6 +52,17 @@ class Subscriptions:
         for listener in self._listeners:
             if listener.request.conversation is conversation:
                 listener.ended.set()
+
+    def subscribe(self, conversation: "Conversation", uri: str) -> None:
+        """A client that opened a session wants to hear of a resource."""
+        uris = self._conversations.setdefault(conversation, {})
+        if len(uris) >= MOST_SUBSCRIPTIONS:
+            raise InvalidParams(f"{MOST_SUBSCRIPTIONS} resources are subscribed to; unsubscribe from some first")
+        uris[uri] = None
+
+    def unsubscribe(self, conversation: "Conversation", uri: str) -> None:
+        """It wants to hear no more."""
+        self._conversations.get(conversation, {}).pop(uri, None)
 
     def end_all(self) -> None:
         """The server stops: each listener is told that its subscription has ended."""
@@ -80,9 +94,9 @@ class Subscriptions:
         for kind, uri in list(changed):  # another thread may add to it still
             method = "notifications/resources/updated" if uri is not None else f"notifications/{kind}/list_changed"
             params = {} if uri is None else {"uri": uri}
-            for conversation in list(self._conversations):
-                is_open = conversation.session.ready and kind in conversation.session.offered
-                if is_open if uri is None else uri in conversation.subscribed:
+            for conversation, uris in list(self._conversations.items()):
+                is_open = conversation.session.ready and kind in conversation.session.offered.split()
+                if is_open if uri is None else uri in uris:
                     conversation.tell(method, params)
             for listener in list(self._listeners):
                 if (kind, uri) in listener.topics:

@@ -133,18 +133,17 @@ class _Threaded:
         """Nothing was changed."""
 
 
-class StdioWire:
+class StdioWire(Outbox):
     """Messages by line over two descriptors; `run` must be running in a nursery, as `open_wire` sees to.
 
     When the client is gone, for reading or for writing, the input ends, and what is still sent is dropped.
     """
 
     def __init__(self, source: _Pipe | _Threaded, sink: _Pipe | _Threaded) -> None:
+        super().__init__()
         self._source = source
         self._sink = sink
         self._lines = Lines()
-        self._outbox = Outbox()
-        self.drained = self._outbox.drained
         self.input_over = trio.Event()
         self._in_turn = False  # from when `receive` returns to the next flush: the writer need not be woken
 
@@ -169,29 +168,29 @@ class StdioWire:
 
     def send(self, message: bytes) -> None:
         """Queues one message."""
-        self._outbox.put(message)
+        self.put(message)
         if not self._in_turn:
-            self._outbox.wake()
+            self.wake()
 
     def flush(self) -> None:
         """Ends the reader's turn: tries to write what is queued in one write, and leaves the rest to the writer."""
         self._in_turn = False
-        if self._outbox.size:
+        if self.size:
             try:
-                self._outbox.gone(self._sink.try_write(self._outbox.block()))
+                self.gone(self._sink.try_write(self.block()))
             except OSError:
                 self._lose_client()
-            if self._outbox.size:
-                self._outbox.wake()
+            if self.size:
+                self.wake()
 
     async def run(self) -> None:
         """The writer: sends on what was queued outside the reader's turn, and what did not go out at once."""
-        while not self._outbox.closed or self._outbox.size:
-            await self._outbox.wait()
+        while not self.closed or self.size:
+            await self.wait()
             self.flush()
-            if self._outbox.size:
+            if self.size:
                 try:
-                    self._outbox.gone(await self._sink.write(self._outbox.block()))
+                    self.gone(await self._sink.write(self.block()))
                 except OSError:
                     self._lose_client()
 
@@ -218,9 +217,9 @@ class StdioWire:
         """
         try:
             self.flush()
-            self._outbox.close()
-            self._outbox.high_water = 0  # everything is to go
-            await self._outbox.drained()
+            self.close()
+            self.high_water = 0  # everything is to go
+            await self.drained()
         finally:
             self._lose_client()
             self._sink.restore()  # before the source, which may be the same open file
@@ -228,7 +227,7 @@ class StdioWire:
 
     def _lose_client(self) -> None:
         """Nobody reads any more: nothing is written, and a `receive` that waits returns the end."""
-        self._outbox.close(discard=True)
+        self.close(discard=True)
         self.end_input()
 
 

@@ -14,8 +14,7 @@ import trio
 
 from ...protocol.jsonrpc import MAX_MESSAGE
 from ...server.app import Server
-from .endpoint import Head, Headers, Reply, refusal
-from .parsing import TOO_LARGE, TOO_SLOW
+from .endpoint import TOO_LARGE, TOO_SLOW, Head, Headers, Reply, refusal
 from .service import LAST_WORDS, Exchange, Feed, Service
 
 # Seconds for a body, and for the rest of one that was refused.

@@ -16,7 +16,6 @@ from ...protocol.revisions import Revision
 from ...protocol.session import Call
 
 Headers = Mapping[bytes, bytes]
-Names = Iterable[str]
 Fields = tuple[tuple[bytes, bytes], ...]
 
 JSON: Fields = ((b"Content-Type", b"application/json"),)
@@ -68,6 +67,11 @@ def refusal(status: int, message: str, headers: Fields = ()) -> Reply:
     return Reply(status, jsonrpc.encode_error(msgspec.UNSET, error), JSON + headers)
 
 
+LARGE_BODY = f"A body is larger than {jsonrpc.MAX_MESSAGE // 2**20} MiB"
+TOO_LARGE = refusal(413, LARGE_BODY)
+TOO_SLOW = refusal(408, "The request took too long to come")
+
+
 def reply(message: bytes, error: ProtocolError | None, revision: Revision | None) -> Reply:
     """A message, by the status of the error in it: what was no request at all is a bad one in every revision."""
     if error is None or (revision and revision.opens and not isinstance(error, ParseError | InvalidRequest)):
@@ -106,7 +110,9 @@ class Guard:
     any origin may come: for development.
     """
 
-    def __init__(self, allowed_hosts: Names = (), allowed_origins: Names = (), *, cors: bool = False) -> None:
+    def __init__(
+        self, allowed_hosts: Iterable[str] = (), allowed_origins: Iterable[str] = (), *, cors: bool = False
+    ) -> None:
         self._hosts = {host.lower() for host in allowed_hosts}
         self._origins = {"*"} if cors else {origin.lower().rstrip("/") for origin in allowed_origins}
         self._serves = lru_cache(100)(self._is_served)  # most requests name the same

@@ -4,7 +4,6 @@ import logging
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
 from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
@@ -13,11 +12,12 @@ from socket import socket
 from typing import Any
 
 import trio
+from msgspec import Struct
 
 from ...server.app import Server
 from ..outbox import GONE, let_go
-from .endpoint import MCP, Fields, Head, Reply, refusal
-from .parsing import BODY, HEAD, IDLE, TOO_SLOW, Parsed, RequestParser
+from .endpoint import MCP, TOO_SLOW, Fields, Head, Reply, refusal
+from .parsing import BODY, HEAD, IDLE, Parsed, RequestParser
 from .service import Exchange, Feed, Service
 
 log = logging.getLogger("mcp_trio")
@@ -98,7 +98,7 @@ class Connection:
                 if parsed.upgrade and parsed.refused is None:
                     await self._upgrade(parsed)
                     continue
-                answer = parsed.refused or self._host.service.answer(parsed.head, parsed.body)
+                answer = parsed.refused or self._host.service.answer(parsed, bytes(parsed.body))
                 if isinstance(answer, Reply):
                     self._put(answer, parsed)
                     if len(answer.body) > PIECE:  # many small requests may have many large replies
@@ -179,15 +179,13 @@ class Connection:
 
     async def _upgrade(self, parsed: Parsed) -> None:
         """Hand the connection over to who speaks WebSocket. There is no other request on it."""
-        head, take = parsed.head, self._host.upgrade
-        if take is None or head.route != MCP or head.headers[b"upgrade"].lower() != b"websocket":
-            self._put(refusal(400, "Upgrade: nothing is served here that this leads to"), parsed)
+        take = self._host.upgrade
+        if take is None or parsed.route != MCP:
+            self._put(refusal(400, "Upgrade: no WebSocket is served here"), parsed)
             return
         await self._flush()
         self._open, self.due = False, inf
-        lines = b"".join([b"%b: %b\r\n" % header for header in head.headers.items()])
-        request = b"%b %b HTTP/1.1\r\n%b\r\n" % (head.method, head.target, lines)
-        await take(self._tls or self._tcp, request + self._parser.rest)
+        await take(self._tls or self._tcp, parsed.encoded() + self._parser.rest)
 
     # Bytes
 
@@ -213,9 +211,9 @@ class Connection:
         if not parsed.keeps_alive or service.stopping or len(self._backlog) > MAX_BACKLOG:
             self._open = False
             framing += b"Connection: close\r\n"
-        headers = reply.headers + service.guard.cors(parsed.head)
+        headers = reply.headers + service.guard.cors(parsed)
         self._out += (_first_lines(status, headers, self._host.date), framing, b"\r\n")
-        if parsed.head.method != b"HEAD":
+        if parsed.method != b"HEAD":
             self._out.append(body)
 
     async def _flush(self) -> None:
@@ -230,14 +228,13 @@ class Connection:
                 self.due = inf
 
 
-@lru_cache(64)
+@lru_cache(8)
 def _first_lines(status: int, headers: Fields, date: bytes) -> bytes:
     lines = b"".join([b"%b: %b\r\n" % header for header in headers])
     return b"HTTP/1.1 %d %b\r\nDate: %b\r\n%b" % (status, HTTPStatus(status).phrase.encode(), date, lines)
 
 
-@dataclass(eq=False)
-class Host:
+class Host(Struct, eq=False):
     """A service's connections."""
 
     service: Service
@@ -246,7 +243,7 @@ class Host:
     date: bytes = b""
     now: float = 0.0  # to the second
     latest: Connection | None = None  # the one that was answered last
-    connections: set[Connection] = field(default_factory=set)
+    connections: set[Connection] = set()
 
     async def accept(self, listener: socket, tls: ssl.SSLContext | None) -> None:
         """Take connections, until it is cancelled."""

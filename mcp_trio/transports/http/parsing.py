@@ -3,42 +3,40 @@
 from collections import deque
 from collections.abc import Callable
 
-from msgspec import Struct
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from ...protocol.jsonrpc import MAX_MESSAGE
-from .endpoint import Head, Reply, refusal
+from .endpoint import LARGE_BODY, TOO_LARGE, Head, Reply, refusal
 
 MAX_HEAD = 32 * 1024
 MAX_HEADERS = 128
 # Headers that must not come twice: two readers of one request could each take another one.
 SINGLE = frozenset({b"host", b"content-length", b"transfer-encoding", b"content-type", b"origin", b"expect"})
 LARGE_HEAD = f"The head of a request is larger than {MAX_HEAD} bytes or {MAX_HEADERS} headers"
-LARGE_BODY = f"A body is larger than {MAX_MESSAGE // 2**20} MiB"
-TOO_LARGE = refusal(413, LARGE_BODY)
-TOO_SLOW = refusal(408, "The request took too long to come")
 # The stages of a connection: what of a request has begun to come.
 IDLE, HEAD, BODY = range(3)
 
 
-class Parsed(Struct):
+class Parsed(Head):
     """One request, or what is wrong with one."""
 
-    head: Head
-    body: bytes = b""
+    body: bytearray = bytearray()  # not a list: chunks may be of one byte each
     refused: Reply | None = None
     keeps_alive: bool = True
     chunked: bool = True  # whether the client can read a chunked response
     upgrade: bool = False
+
+    def encoded(self) -> bytes:
+        """The head as it came, or nearly so."""
+        lines = b"".join([b"%b: %b\r\n" % header for header in self.headers.items()])
+        return b"%b %b HTTP/1.%d\r\n%b\r\n" % (self.method, self.target, self.chunked, lines)
 
 
 class RequestParser:
     """Takes a connection's bytes; requests come to `requests`, whole, or refused as the last that is read."""
 
     def __init__(self, admit: Callable[[Head], Reply | None], local: str) -> None:
-        import httptools
-
-        self._parser = httptools.HttpRequestParser(self)
-        self._error, self._upgrade = httptools.HttpParserError, httptools.HttpParserUpgrade
+        self._parser = HttpRequestParser(self)
         self._admit = admit
         self._local = local
         self.requests: deque[Parsed] = deque()
@@ -51,25 +49,38 @@ class RequestParser:
 
     def _prepare(self) -> None:
         """Be ready for the next request."""
-        self._current = Parsed(Head(b"", b"", {}, self._local))
-        self._body = bytearray()
+        self._current = Parsed(b"", b"", {}, self._local)
         self._coming = 0  # bytes of a head that is not whole, at most
 
     def feed(self, data: bytes) -> None:
         """Read on."""
-        try:
-            self._parser.feed_data(data)
-        except self._upgrade as upgrade:
-            self.rest = data[upgrade.args[0] :]
-            self.requests[-1].upgrade, self.requests[-1].keeps_alive = True, False
-        except self._error as problem:
-            self.fail(self._current.refused or refusal(400, f"Bad request: {problem}"))
+        rest = data
+        while rest:
+            data, rest = rest, b""
+            try:
+                self._parser.feed_data(data)
+            except HttpParserUpgrade as upgrade:
+                rest = self._pass_over(self.requests[-1], data[upgrade.args[0] :])
+            except HttpParserError as problem:
+                self.fail(self._current.refused or refusal(400, f"Bad request: {problem}"))
         if self.stage is HEAD:
             self._coming += len(data)
             if self._coming > MAX_HEAD:
                 self.fail(refusal(431, LARGE_HEAD))
         elif self.stage is BODY and self._current.refused is not None:
             self.fail(self._current.refused)
+
+    def _pass_over(self, asked: Parsed, behind: bytes) -> bytes:
+        """A request has asked for another protocol. One not spoken here is passed over (RFC 9110, section 7.8).
+
+        What comes behind such a head may be its body, so that it is read again as if it had not asked.
+        """
+        if asked.refused is None and asked.headers.get(b"upgrade", b"websocket").lower() != b"websocket":
+            self._parser = HttpRequestParser(self)
+            del asked.headers[b"upgrade"]
+            return self.requests.pop().encoded() + behind
+        self.rest, asked.upgrade, asked.keeps_alive = behind, True, False
+        return b""
 
     def fail(self, reply: Reply) -> None:
         """Refuse what has come of a request. Nothing after it is read."""
@@ -84,10 +95,10 @@ class RequestParser:
         self.stage, self.stage_began = HEAD, True
 
     def on_url(self, url: bytes) -> None:
-        self._current.head.target += url
+        self._current.target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        name, headers = name.lower(), self._current.head.headers
+        name, headers = name.lower(), self._current.headers
         value = value.strip(b" \t")  # RFC 9110, section 5.5
         if name in headers:
             if name in SINGLE:
@@ -100,19 +111,18 @@ class RequestParser:
         self.stage, self.stage_began = BODY, True
         version = parser.get_http_version()
         current.chunked = version == "1.1"
-        current.head.method = parser.get_method()
-        bad = current.refused or _check_head(current.head, version)
+        current.method = parser.get_method()
+        bad = current.refused or _check_head(current, version)
         current.keeps_alive = bad is None and current.chunked and parser.should_keep_alive()
-        current.refused = bad or self._admit(current.head)
-        self.expects = b"expect" in current.head.headers and current.refused is None
+        current.refused = bad or self._admit(current)
+        self.expects = b"expect" in current.headers and current.refused is None
 
     def on_body(self, data: bytes) -> None:
-        self._body += data  # not a list: chunks may be of one byte each
-        if len(self._body) > MAX_MESSAGE:
+        self._current.body += data
+        if len(self._current.body) > MAX_MESSAGE:
             self._current.refused = self._current.refused or TOO_LARGE
 
     def on_message_complete(self) -> None:
-        self._current.body = bytes(self._body)
         self.requests.append(self._current)
         self.stage, self.stage_began = IDLE, True
         self._prepare()

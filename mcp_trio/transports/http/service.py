@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sized
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import trio
@@ -20,7 +20,7 @@ from ...server.dispatch import Conversation, Request, Rest, Work, converse
 from ...server.offers import ServerTool
 from ..outbox import Outbox, QueuedWire
 from . import endpoint, sse
-from .endpoint import Guard, Head, Headers, Refused, Reply, refusal
+from .endpoint import Fields, Guard, Head, Headers, Refused, Reply, refusal
 from .metrics import Metrics
 from .streams import NOWHERE, HttpSession, Sessions, Stream
 
@@ -30,35 +30,29 @@ LAST_WORDS = 0.5
 HEARTBEAT = 15.0
 
 
-class Feed:
+class Feed(msgspec.Struct, eq=False):
     """A response that is a stream of events. A host sends `headers`, and every block that `next` gives."""
 
-    headers = endpoint.EVENTS
-
-    def __init__(self, service: Service, stream: Stream, after: int | None = None) -> None:
-        self._service = service
-        self._stream = stream
-        self._after = after
-        self._begin = b""
+    headers: ClassVar[Fields] = endpoint.EVENTS
+    service: Service
+    stream: Stream
+    after: int | None = None
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """While it is entered the stream is this feed's."""
-        self._begin = self._stream.attach(self, self._after)
-        self._service.metrics.streams += 1
+        self.stream.attach(self, self.after)
+        self.service.metrics.streams += 1
         try:
             yield
         finally:
-            self._service.metrics.streams -= 1
-            self._stream.detach(self)
+            self.service.metrics.streams -= 1
+            self.stream.detach(self)
 
     async def next(self) -> bytes:
         """What has to be sent next; nothing at the end."""
-        if self._begin:
-            block, self._begin = self._begin, b""
-            return block
         with trio.move_on_after(HEARTBEAT):
-            return await self._stream.take(self)
+            return await self.stream.take(self)
         return sse.COMMENT
 
 
@@ -88,8 +82,10 @@ class Exchange:
 
     def send(self, message: bytes) -> None:
         """Say something before the result. Where the client takes no stream, its session's own may carry it."""
-        channel = self._opened_stream() if self._streams else self._conversation.channel
-        channel.send(message)
+        if self._streams:
+            self._opened_stream().send(message)
+        elif self._session:
+            self._session.news.send(message)
 
     async def drained(self) -> None:
         """Wait while the client is too far behind."""
@@ -163,7 +159,7 @@ class Exchange:
         elif message is None:
             self._reply = Reply(204)
         elif request and method == "initialize" and not error and isinstance(self._conversation, HttpSession):
-            self._reply = self._service.open_session(self._conversation, request.call.revision, message)
+            self._reply = self._service.open_session(self._conversation, message)
         else:
             self._reply = endpoint.reply(message, error, request.call.revision if request else None)
         self._known.set()
@@ -172,20 +168,18 @@ class Exchange:
 # The transport of the first revisions, HTTP+SSE: replies come on the stream of one GET, messages by POST
 
 
-class LegacyFeed(Feed):
+class LegacyFeed(Feed, kw_only=True):
     """The stream of one GET: first it says where to post to. Its conversation ends with it."""
 
-    def __init__(self, service: Service) -> None:
-        super().__init__(service, Stream())
-        self.inbox = Outbox()
+    inbox: Outbox
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        feeds, id = self._service.legacy_feeds, secrets.token_urlsafe(24).encode()
+        feeds, id = self.service.legacy_feeds, secrets.token_urlsafe(24).encode()
         feeds[b"session=" + id] = self
         try:
             async with super().open(), trio.open_nursery() as nursery:
-                self._begin = sse.encode(b"/messages?session=" + id, name=b"endpoint")
+                self.stream.head = sse.encode(b"/messages?session=" + id, name=b"endpoint")
                 nursery.start_soon(self._converse)
                 yield
                 nursery.cancel_scope.cancel()
@@ -193,8 +187,8 @@ class LegacyFeed(Feed):
             del feeds[b"session=" + id]
 
     async def _converse(self) -> None:
-        await converse(self._service.server, QueuedWire(self.inbox, self._stream))
-        self._stream.close()
+        await converse(self.service.server, QueuedWire(self.inbox, self.stream))
+        self.stream.close()
 
 
 def post_legacy(feeds: dict[bytes, LegacyFeed], head: Head, body: bytes) -> Reply:
@@ -243,7 +237,7 @@ class Service:
             if head.route == endpoint.MCP:
                 return self._post(head, body) if head.method == b"POST" else self._get_or_delete(head)
             if head.route == endpoint.SSE:
-                return LegacyFeed(self)
+                return LegacyFeed(self, Stream(), inbox=Outbox())
             if head.route == endpoint.MESSAGES:
                 return post_legacy(self.legacy_feeds, head, body)
         except Refused as refused:
@@ -275,9 +269,9 @@ class Service:
         for session in list(self.sessions.values()):
             self.sessions.end(session)
 
-    def open_session(self, session: HttpSession, revision: Revision, message: bytes) -> Reply:
+    def open_session(self, session: HttpSession, message: bytes) -> Reply:
         """Reply to initialize: only now, that nothing has gone wrong, there is a session."""
-        if not self.sessions.open(session, revision, trio.current_time()):
+        if not self.sessions.open(session):
             return refusal(503, "Too many sessions, and all of them busy")
         return Reply(200, message, (*endpoint.JSON, (b"Mcp-Session-Id", session.id)))
 
@@ -347,7 +341,7 @@ class Service:
         if id is None:
             missing = "Mcp-Session-Id: missing; initialize gives one, unless a request says its own version"
             raise Refused(refusal(400, f"{missing} ({given})" if given else missing))
-        session = self.sessions.find(id, None, trio.current_time())
+        session = self.sessions.find(id, None)
         if session is None:
             raise Refused(refusal(404, "Mcp-Session-Id: no such session, or it has ended; initialize a new one"))
         if version is not None and version != session.revision.name.encode():

@@ -2,12 +2,14 @@
 
 import secrets
 from itertools import islice
+from typing import Any, cast
 
 import trio
 
+from ...protocol.model import Json
 from ...protocol.revisions import Revision
 from ...server.app import Server
-from ...server.dispatch import Conversation
+from ...server.dispatch import NONE, Channel, Conversation
 from . import sse
 from .endpoint import Refused, refusal
 
@@ -38,6 +40,7 @@ class Stream:
         self._sent = 0  # how many of those kept are sent
         self._size = 0
         self._unsent = 0  # bytes
+        self.head = b""  # what is sent before the next event
         self._parting = b""
         self.readers: dict[object, None] = {}  # the latest last
         self._waiting = trio.lowlevel.ParkingLot()
@@ -71,15 +74,16 @@ class Stream:
         while self._unsent > HIGH_WATER and self.readers and not self.closed:
             await self._waiting.park()
 
-    def attach(self, reader: object, after: int | None = None) -> bytes:
-        """Begin to read, from after an event, or from the first not sent. Gives what the stream begins with."""
+    def attach(self, reader: object, after: int | None = None) -> None:
+        """Begin to read, from after an event, or from the first not sent."""
         self.readers[reader] = None
         if after is not None and self.name:
             self._parting = b""  # here it is back already
             self._sent = min(max(after + 1 - self._first, 0), len(self._events))
             self._unsent = sum(map(len, islice(self._events, self._sent, None)))
+        if self._primes:
+            self.head = sse.encode_priming(self._id(self._sent - 1))
         self._waiting.unpark_all()
-        return sse.encode_priming(self._id(self._sent - 1)) if self._primes else b""
 
     def detach(self, reader: object) -> None:
         """Read no more."""
@@ -88,14 +92,14 @@ class Stream:
 
     async def take(self, reader: object) -> bytes:
         """What is not sent yet, as soon as there is something; nothing at the end."""
-        while not (self._unsent or self._parting) or next(reversed(self.readers), None) is not reader:
+        while not (self.head or self._unsent or self._parting) or next(reversed(self.readers), None) is not reader:
             if self.closed or reader not in self.readers:
                 return b""
             await self._waiting.park()
-        block = b"".join([*islice(self._events, self._sent, None), self._parting])
+        block = b"".join([self.head, *islice(self._events, self._sent, None), self._parting])
         if self._parting:
             self.readers.popitem()
-            self._parting = b""
+        self.head = self._parting = b""
         self._sent = len(self._events)
         self._unsent = 0
         self._forget()
@@ -132,36 +136,47 @@ NOWHERE.close()
 class HttpSession(Conversation):
     """One client's conversation, from its opening on a session, whose announcements go to the stream that GET reads."""
 
-    id = b""  # none before it is opened
-    revision: Revision
-    used = 0.0
-    _count = 0
+    __slots__ = ("_streams", "id", "used")
+    channel: Stream
 
     def __init__(self, server: Server) -> None:
         super().__init__(server, NOWHERE)
-        self._streams: dict[bytes, Stream] = {}
+        self._streams: dict[bytes, Stream] = NONE
+        self.id = b""  # none before it is opened
+        self.used = 0.0
 
-    def open(self, revision: Revision) -> None:
-        """Give it what makes it a session."""
-        self.id = secrets.token_urlsafe(24).encode()
-        self.revision = revision
-        self.channel = self.news = self.open_stream()
+    @property
+    def revision(self) -> Revision:
+        """What was agreed on."""
+        return cast(Revision, self.session.revision)
+
+    @property
+    def news(self) -> Stream:
+        """The stream of announcements, made for the first, or for who waits for it: most sessions live without."""
+        if self.channel is NOWHERE:
+            self.channel = self.open_stream()
+        return self.channel
 
     @property
     def is_busy(self) -> bool:
         """Whether a request is under way in it, or a stream is read."""
-        return bool(self.waiting) or any(stream.readers for stream in self._streams.values())
+        return bool(self.waiting) or any(stream.readers for stream in (self.channel, *self._streams.values()))
+
+    def tell(self, method: str, params: Json, channel: Channel | None = None, revision: Any = None) -> None:
+        """The same; what belongs to no request is an announcement."""
+        super().tell(method, params, channel or self.news, revision)
 
     def open_stream(self) -> Stream:
-        """The stream of announcements, and then one for each request: kept where a client can come back to it."""
-        if self._streams and not self.revision.resumes:
+        """A stream, of announcements or for a request: kept where a client can come back to it."""
+        if not self.revision.resumes:
             return Stream()
-        ended = [name for name, stream in self._streams.items() if stream.closed]
+        kept = dict(self._streams)
+        ended = [name for name, stream in kept.items() if stream.closed]
         if len(ended) >= HISTORY_STREAMS:
-            del self._streams[ended[0]]
-        name = b"%d" % self._count
-        stream = self._streams[name] = Stream(name if self.revision.resumes else b"", primes=self.revision.primes)
-        self._count += 1
+            del kept[ended[0]]
+        number = int(next(reversed(kept), b"-1")) + 1  # the latest is never among those left out
+        stream = kept[b"%d" % number] = Stream(b"%d" % number, primes=self.revision.primes)
+        self._streams = kept
         return stream
 
     def resumed(self, last_event: bytes | None) -> tuple[Stream, int | None]:
@@ -178,7 +193,7 @@ class HttpSession(Conversation):
         for scope in self.waiting.values():
             scope.cancel()
         self.hang_up()
-        self.news.close()
+        self.channel.close()
 
 
 class Sessions(dict[bytes, HttpSession]):
@@ -186,25 +201,26 @@ class Sessions(dict[bytes, HttpSession]):
 
     most = 10_000
     idle = 1800.0
+    now = 0.0  # when `expire` was last called
 
-    def open(self, session: HttpSession, revision: Revision, now: float) -> bool:
+    def open(self, session: HttpSession) -> bool:
         """Take in a session; where there are too many, in place of the one longest idle. False if all are busy."""
         if len(self) >= self.most:
             oldest = next((other for other in self.values() if not other.is_busy), None)
             if oldest is None:
                 return False
             self.end(oldest)
-        session.open(revision)
-        session.used = now
+        session.id = secrets.token_urlsafe(18).encode()
+        session.used = self.now
         self[session.id] = session
         return True
 
-    def find(self, id: bytes, principal: str | None, now: float) -> HttpSession | None:
+    def find(self, id: bytes, principal: str | None) -> HttpSession | None:
         """The session of that id, which is now in use. Another principal's is not found."""
         session = self.get(id)
         if session is None or session.principal != principal:
             return None
-        session.used = now
+        session.used = self.now
         self[id] = self.pop(id)
         return session
 
@@ -212,14 +228,17 @@ class Sessions(dict[bytes, HttpSession]):
         """End one."""
         if self.pop(session.id, None):
             session.end()
+        if not self:
+            self.clear()  # a table that has grown keeps its size until then
 
     def expire(self, now: float) -> None:
-        """End those that were not used for too long. To be called now and then."""
+        """End those that were not used for too long. To be called now and then, so that they know the time."""
+        self.now = now
         while self:
             oldest = next(iter(self.values()))
             if oldest.used + self.idle > now:
                 return
             if oldest.is_busy:
-                self.find(oldest.id, oldest.principal, now)
+                self.find(oldest.id, oldest.principal)
             else:
                 self.end(oldest)
