@@ -10,19 +10,7 @@ import pytest
 import trio
 from checked import ALL, MODERN, NEWEST, VENDOR, Json, connect, modern, opened, raw
 
-from mcp_trio import (
-    AskFailed,
-    Audio,
-    Context,
-    Elicit,
-    ElicitUrl,
-    PromptMessage,
-    ResourceLink,
-    Roots,
-    Sample,
-    Server,
-    Text,
-)
+from mcp_trio import AskFailed, Audio, Context, Elicit, PromptMessage, ResourceLink, Roots, Sample, Server, Text
 from mcp_trio.client import RemoteError
 from mcp_trio.server.ask import seal, unseal
 
@@ -80,8 +68,7 @@ def a_server() -> Server:
 
     @server.tool
     async def visit(ctx: Context) -> str:
-        (answer,) = await ctx.ask(ElicitUrl("Log in", "https://example.com/login", "login-1"))
-        return str(answer.action)
+        return (await ctx.elicit_url("Log in", "https://example.com/login", "login-1")).action
 
     @server.tool
     async def think(ctx: Context) -> str:

@@ -120,30 +120,31 @@ class Audio(_Media, tag="audio"):
     """Sound, given as bytes, or as a string that is base64 already."""
 
 
-class _ToBeRead(_Piece, kw_only=True):
-    title: str | None = None
-    description: str | None = None
-    mime_type: str | None = None
-    icons: list[Icon] | None = None
-
-
-class Resource(_ToBeRead):
+class Resource(_Piece):
     """A resource, as it is listed."""
 
     uri: str
     name: str
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
     size: int | None = None
+    icons: list[Icon] | None = None
 
 
 class ResourceLink(Resource, tag_field="type", tag="resource_link"):
     """A resource that the client may read or subscribe to."""
 
 
-class ResourceTemplate(_ToBeRead):
+class ResourceTemplate(_Piece):
     """A family of resources, as it is listed."""
 
     uri_template: str
     name: str
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    icons: list[Icon] | None = None
 
 
 class TextContents(_Piece):

@@ -115,10 +115,7 @@ class Elicit(Question[Elicited[T]]):
 
 
 class ElicitUrl(Question[Elicited[None]]):
-    """A page for the user to visit, for what must not pass through the client: a login, a payment.
-
-    Accepted means that the user has agreed to visit it, not that it is done.
-    """
+    """A page for the user to visit, for what must not pass through the client: a login, a payment."""
 
     method = "elicitation/create"
     needs = {"url": {}}

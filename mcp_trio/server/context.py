@@ -83,6 +83,12 @@ class Context:
 
         return (await self._questions.all(Elicit(message, schema, key=key)))[0]
 
+    async def elicit_url(self, message: str, url: str, id: str, *, key: str | None = None) -> "Elicited[None]":
+        """Ask the user to visit a page. Accepted means that the user has agreed to, not that it is done."""
+        from .ask import ElicitUrl
+
+        return (await self._questions.all(ElicitUrl(message, url, id, key=key)))[0]
+
     async def sample(self, messages: str | list[PromptMessage], *, max_tokens: int, **options: Any) -> "Sampled":
         """Have the client's model say something; `options` are those of `Sample`."""
         from .ask import Sample
