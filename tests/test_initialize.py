@@ -171,6 +171,13 @@ async def test_both_eras_on_one_connection(revision: str) -> None:
     assert "resultType" not in legacy["result"]
 
 
+async def test_a_request_to_open_that_says_a_stateless_revision_is_none_of_it() -> None:
+    async with raw(Server("there"), NEWEST) as client:
+        opening = initialize("2025-11-25", 1)
+        (reply,) = await client.exchange(modern(1, "initialize", opening["params"]))
+        assert reply["error"]["code"] == -32601
+
+
 async def test_a_modern_request_has_no_ping() -> None:
     async with raw(a_server(), NEWEST) as client:
         (reply,) = await client.exchange(modern(1, "ping"))

@@ -112,7 +112,7 @@ class Session(Struct, eq=False):
         try:
             decoded, problem = _decoded(method, raw)
             meta = decoded.meta
-            opens = method == "initialize" and self.stated is None
+            opens = method == "initialize" and self.stated is None and meta.version is UNSET
             revision = None if opens else self._revision_for(method, meta)
             if problem is not None:  # only now: of an unknown method, the method is what is wrong
                 raise problem

@@ -111,8 +111,9 @@ class Parameters:
         if missing := re.fullmatch(_MISSING, unfit):
             return f"Missing required argument: {missing[1] or missing[2]}"
         if unknown := re.fullmatch(_UNKNOWN, unfit):
+            name = unknown[1] or unknown[2] or "''"
             known = f"known arguments: {', '.join(properties)}" if properties else "there are no arguments"
-            return f"Unknown argument: {unknown[1] or unknown[2]}; {known}"
+            return f"Unknown argument: {name}; {known}"
         choice = re.fullmatch(_NO_CHOICE, unfit)
         if choice and (values := properties.get(choice[1], {}).get("enum")):
             return f"$.{choice[1]}: expected one of {', '.join(map(repr, values))}, got {choice[2]}"

@@ -56,5 +56,6 @@ class R2024_10_07(Revision):
     def error(self, error: ProtocolError) -> Json:
         shaped = super().error(error)
         if shaped["code"] == InvalidParams.code:
-            return {**shaped, "message": "Invalid params", "data": {"reason": error.reason}}
+            reason = error.reason.removeprefix("Invalid params: ")
+            return {**shaped, "message": "Invalid params", "data": {"reason": reason}}
         return shaped

@@ -226,7 +226,7 @@ def check_request(head: Head) -> Reply | None:
 def not_allowed(*right: bytes) -> Reply:
     """A wrong method, and the right ones."""
     methods = b", ".join(right)
-    return refusal(405, f"Method not allowed; {methods.decode()} are", ((b"Allow", methods),))
+    return refusal(405, f"Method not allowed; allowed: {methods.decode()}", ((b"Allow", methods),))
 
 
 # What the headers say of the body
