@@ -6,18 +6,19 @@ An error is one plain line on stderr and exit code 2; a tool that fails is exit 
 from __future__ import annotations
 
 import argparse
+import logging
 import math
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, redirect_stdout
+from contextlib import asynccontextmanager, nullcontext, redirect_stdout
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import msgspec
 import trio
 
-from . import Server, __version__
+from . import Server, __version__, cli_traces
 from .loading import Problem, load, what_and_where
 from .protocol.model import Json
 from .protocol.revisions import PROFILES, REVISIONS
@@ -30,6 +31,7 @@ PROG = "mcp-trio"
 SPEC_HELP = (
     "server.py, server.py:obj, package.module or package.module:obj (looks for server, mcp, app); default: a demo"
 )
+DEMO = f"{__package__}.demo"
 HTTP_ENGINES = ("native", "hypercorn")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 # What a server of any age understands: to those that open a session it is the newest, others agree on less.
@@ -44,12 +46,16 @@ class Parser(argparse.ArgumentParser):
 
 
 class Command(NamedTuple):
-    """One command: what it takes, and what it does, which returns the exit code."""
+    """One command: what it takes, and what it does, as its docstring says; it returns the exit code."""
 
     arguments: Callable[[Parser], None]
     run: Callable[[argparse.Namespace], int]
-    summary: str
     example: str
+
+    @property
+    def summary(self) -> str:
+        """What it does, in one line."""
+        return (self.run.__doc__ or "").partition("\n")[0]
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -77,7 +83,7 @@ def _run(name: str, words: list[str]) -> int:
     parser = Parser(
         prog=f"{PROG} {name}",
         description=command.summary,
-        epilog=f"example: {command.example}",
+        epilog=f"example: {PROG} {name} {command.example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.arguments(parser)
@@ -125,17 +131,11 @@ def _line(error: BaseException) -> str | None:
 
 
 def _overview() -> str:
-    lines = [f"  {name:<10}{command.summary}" for name, command in COMMANDS.items()]
-    return "\n".join(
-        [
-            f"usage: {PROG} [COMMAND] [...]   ({PROG} COMMAND --help says more)",
-            "",
-            "Serves, shows and calls MCP servers. Without a command it is `run`.",
-            "",
-            *lines,
-            "",
-            f"example: {PROG} run server.py",
-        ]
+    lines = "".join(f"  {name:<10}{command.summary}\n" for name, command in COMMANDS.items())
+    return (
+        f"usage: {PROG} [COMMAND] [...]   ({PROG} COMMAND --help says more)\n\n"
+        f"Serves, shows and calls MCP servers. Without a command it is `run`.\n\n{lines}\n"
+        f"example: {PROG} run server.py"
     )
 
 
@@ -145,25 +145,11 @@ def _overview() -> str:
 def _run_arguments(parser: Parser) -> None:
     parser.add_argument("spec", nargs="?", metavar="SPEC", help=SPEC_HELP)
     parser.add_argument("--stdio", action="store_true", help="serve on standard input and output (the default)")
-    parser.add_argument("--http", metavar="[HOST:]PORT", type=_address, help="serve over HTTP (and WebSocket) there")
-    parser.add_argument(
-        "--http-engine",
-        metavar="NAME",
-        type=_one_of(HTTP_ENGINES),
-        help="native; or hypercorn, for HTTP/2: slower, without WebSocket, and it does not see the end of a client that"
-        " has sent more behind a request that runs",
-    )
-    parser.add_argument("--ws", metavar="[HOST:]PORT", type=_address, help="serve WebSocket alone there")
-    parser.add_argument("--path", metavar="PATH", help="of the MCP endpoint on HTTP (/mcp)")
-    parser.add_argument("--allowed-host", metavar="NAME", action="append", help="a name by which HTTP clients may come")
-    parser.add_argument("--allowed-origin", metavar="URL", action="append", help="a site whose pages may come")
     parser.add_argument("--cors", action="store_true", help="let the pages of any site come: for development")
-    parser.add_argument("--tls-cert", metavar="FILE", help="serve HTTP over TLS, with this certificate")
-    parser.add_argument("--tls-key", metavar="FILE", help="and this key")
-    parser.add_argument("--grace", metavar="SECONDS", type=_seconds, help="what running requests get at the end (5)")
-    parser.add_argument("--timeout", metavar="SECONDS", type=_timeout, help="for each tool that has none of its own")
-    parser.add_argument("--profile", metavar="NAME", type=_one_of(PROFILES), help="pocket: for small agents")
-    parser.add_argument("--log-level", metavar="LEVEL", type=_log_level, help=", ".join(LOG_LEVELS))
+    for name, (metavar, convert, help) in SETTINGS.items():
+        action = "extend" if convert is _words else "store"
+        flag = f"--{name.replace('_', '-')}"
+        parser.add_argument(flag, metavar=metavar, type=convert, action=action, help=help)
 
 
 def _address(text: str) -> str:
@@ -201,29 +187,34 @@ def _one_of(words: Sequence[str] | dict[str, Any]) -> Callable[[str], str]:
     return one
 
 
-def _log_level(text: str) -> str:
-    return _one_of(LOG_LEVELS)(text.lower())
+def _words(text: str) -> list[str]:
+    return text.split(",")
 
 
-SETTINGS: dict[str, Callable[[str], Any]] = {
-    "http": _address,
-    "ws": _address,
-    "http_engine": _one_of(HTTP_ENGINES),
-    "path": str,
-    "allowed_host": lambda text: text.split(","),
-    "allowed_origin": lambda text: text.split(","),
-    "tls_cert": str,
-    "tls_key": str,
-    "grace": _seconds,
-    "timeout": _timeout,
-    "profile": _one_of(PROFILES),
-    "log_level": _log_level,
+# The flags of `run` that have a value, which MCP_TRIO_<NAME> gives where they are left out.
+SETTINGS: dict[str, tuple[str, Callable[[str], Any], str]] = {
+    "http": ("[HOST:]PORT", _address, "serve over HTTP (and WebSocket) there"),
+    "http_engine": (
+        "NAME",
+        _one_of(HTTP_ENGINES),
+        "native; or hypercorn, for HTTP/2: slower, without WebSocket, and it does not see the end of a client that"
+        " has sent more behind a request that runs",
+    ),
+    "ws": ("[HOST:]PORT", _address, "serve WebSocket alone there"),
+    "path": ("PATH", str, "of the MCP endpoint on HTTP (/mcp)"),
+    "allowed_host": ("NAME", _words, "a name by which HTTP clients may come"),
+    "allowed_origin": ("URL", _words, "a site whose pages may come"),
+    "tls_cert": ("FILE", str, "serve HTTP over TLS, with this certificate"),
+    "tls_key": ("FILE", str, "and this key"),
+    "grace": ("SECONDS", _seconds, "what running requests get at the end (5)"),
+    "timeout": ("SECONDS", _timeout, "for each tool that has none of its own"),
+    "profile": ("NAME", _one_of(PROFILES), "pocket: for small agents"),
+    "log_level": ("LEVEL", lambda text: _one_of(LOG_LEVELS)(text.lower()), ", ".join(LOG_LEVELS)),
 }
-"""The flags of `run` that MCP_TRIO_<NAME> sets where they are not given."""
 
 
 def _fill_from_environment(options: argparse.Namespace) -> None:
-    for name, convert in SETTINGS.items():
+    for name, (_, convert, _) in SETTINGS.items():
         variable = f"MCP_TRIO_{name.upper()}"
         if getattr(options, name) is None and (text := os.environ.get(variable)):
             try:
@@ -233,26 +224,26 @@ def _fill_from_environment(options: argparse.Namespace) -> None:
 
 
 def _serve(options: argparse.Namespace) -> int:
+    """Serve a SPEC, or the demo server."""
+    from .transports.stdio import claim
+
     if options.command:
         raise Problem(
             f"run serves a SPEC, not a command; to look at one: {PROG} inspect -- {' '.join(options.command)}"
         )
     _fill_from_environment(options)
-    _log(options.log_level or "warning")
-    if (options.http or options.ws) and not options.stdio:
-        server = _load(options.spec)
-        _set_up(server, options)
-        trio.run(_serve_and_say, server, options, False)
-        return 0
-    from .transports.stdio import claim
-
-    at_terminal = _at_terminal()
-    with claim() as descriptors:  # before the user's module is imported, which may print
-        server = _load(options.spec)
-        _set_up(server, options)
-        if at_terminal:
+    level = (options.log_level or "warning").upper()
+    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+    on_stdio, at_terminal = options.stdio or not (options.http or options.ws), _at_terminal()
+    with claim() if on_stdio else nullcontext(False) as stdio:  # before the user's module is imported, which may print
+        server = load(options.spec or DEMO)
+        server.grace = server.grace if options.grace is None else options.grace
+        server.timeout = server.timeout if options.timeout is None else options.timeout
+        if options.profile is not None:
+            server.use_profile(options.profile)
+        if on_stdio and at_terminal:
             _explain(server)
-        trio.run(_serve_and_say, server, options, descriptors)
+        trio.run(_serve_and_say, server, options, stdio)
     return 0
 
 
@@ -261,49 +252,17 @@ async def _serve_and_say(server: Server, options: argparse.Namespace, stdio: boo
 
     if (options.tls_cert is None) != (options.tls_key is None):
         raise Problem("--tls-cert and --tls-key go together")
+    chosen = {name: getattr(options, name) for name in ("http", "ws", "http_engine", "path", "cors")}
+    chosen |= {"allowed_hosts": options.allowed_host, "allowed_origins": options.allowed_origin}
+    chosen["tls"] = options.tls_cert and (options.tls_cert, options.tls_key)
+    start = partial(serve, server, stdio=stdio, **{name: value for name, value in chosen.items() if value})
     async with trio.open_nursery() as nursery:
-        start = partial(
-            serve,
-            server,
-            stdio=stdio,
-            http=options.http,
-            ws=options.ws,
-            http_engine=options.http_engine or "native",
-            path=options.path or "/mcp",
-            allowed_hosts=options.allowed_host or (),
-            allowed_origins=options.allowed_origin or (),
-            cors=options.cors,
-            tls=(options.tls_cert, options.tls_key) if options.tls_cert else None,
-        )
         for url in await nursery.start(start):
             print(f"Serving {server.info.name!r} on {url}", file=sys.stderr)
 
 
 def _at_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
-
-
-def _log(level: str) -> None:
-    import logging
-
-    logging.basicConfig(level=level.upper(), format="%(levelname)s %(name)s: %(message)s")
-
-
-def _load(spec: str | None) -> Server:
-    if spec is not None:
-        return load(spec)
-    from .demo import server
-
-    return server
-
-
-def _set_up(server: Server, options: argparse.Namespace) -> None:
-    if options.grace is not None:
-        server.grace = options.grace
-    if options.timeout is not None:
-        server.timeout = options.timeout
-    if options.profile is not None:
-        server.use_profile(options.profile)
 
 
 def _explain(server: Server) -> None:
@@ -325,26 +284,16 @@ def _target_arguments(parser: Parser) -> None:
 @asynccontextmanager
 async def _client(spec: str | None, options: argparse.Namespace, **about: Any) -> AsyncIterator[Client]:
     """A client of a TARGET. What the target prints goes to stderr."""
-    from . import client as clients
-    from .testing import connect
+    from . import client, testing
 
     revision = options.revision or SPOKEN
     with redirect_stdout(sys.stderr):
-        if options.command:
-            try:
-                async with (
-                    clients.start(options.command, patience=2.0) as wire,
-                    clients.talk(wire, revision, **about) as client,
-                ):
-                    yield client
-            except (FileNotFoundError, PermissionError) as error:
-                raise Problem(f"{options.command[0]} cannot be started: {error.strerror}") from None
-        elif spec is not None and spec.startswith(("http://", "https://", "ws://", "wss://")):
-            async with clients.connect(spec, revision, **about) as client:
-                yield client
+        if options.command or client.is_url(spec):
+            found = client.connect(options.command or str(spec), revision, **about)
         else:
-            async with connect(_load(spec), revision, **about) as client:
-                yield client
+            found = testing.connect(load(spec or DEMO), revision, **about)
+        async with found as connected:
+            yield connected
 
 
 # inspect
@@ -358,6 +307,7 @@ def _inspect_arguments(parser: Parser) -> None:
 
 
 def _inspect(options: argparse.Namespace) -> int:
+    """List the tools, resources, templates and prompts of a server."""
     from .terminal import as_json, table
 
     offered = trio.run(_offered, options)
@@ -403,12 +353,15 @@ def _call_arguments(parser: Parser) -> None:
 
 
 def _call(options: argparse.Namespace) -> int:
-    """A tool that fails is exit code 1, in every revision whose results say so: the first one's do not."""
+    """Call a tool and print what it answers.
+
+    A tool that fails is exit code 1, in every revision whose results say so: the first one's do not.
+    """
     from .terminal import printed
 
     words = [None, *options.words] if options.command else options.words
     if len(words) < 2:
-        raise Problem(f"call wants a target and a tool, as in: {COMMANDS['call'].example}")
+        raise Problem(f"call wants a target and a tool, as in: {PROG} call {COMMANDS['call'].example}")
     result = trio.run(lambda: _result(options, words[0], str(words[1]), words[2:]))
     failed = result.is_error
     print(printed(result), file=sys.stderr if failed else sys.stdout)
@@ -463,23 +416,18 @@ def _version_arguments(parser: Parser) -> None:
 
 
 def _version(options: argparse.Namespace) -> int:
+    """Print the versions, of itself and of the protocol."""
     print(f"mcp_trio {__version__} on Python {sys.version.split()[0]}, trio {trio.__version__}")
     print(f"speaks {', '.join(revision.name for revision in REVISIONS)}")
     return 0
 
 
 COMMANDS = {
-    "run": Command(_run_arguments, _serve, "Serve a SPEC, or the demo server.", f"{PROG} run server.py --grace 2"),
-    "inspect": Command(
-        _inspect_arguments,
-        _inspect,
-        "List the tools, resources, templates and prompts of a server.",
-        f"{PROG} inspect -- npx some-server",
-    ),
-    "call": Command(
-        _call_arguments, _call, "Call a tool and print what it answers.", f"{PROG} call server.py add a=1 b=2"
-    ),
-    "version": Command(
-        _version_arguments, _version, "Print the versions, of itself and of the protocol.", f"{PROG} version"
-    ),
+    "run": Command(_run_arguments, _serve, "server.py --grace 2"),
+    "inspect": Command(_inspect_arguments, _inspect, "-- npx some-server"),
+    "call": Command(_call_arguments, _call, "server.py add a=1 b=2"),
+    "record": Command(cli_traces.record_arguments, cli_traces.record, "-o new.jsonl server.py"),
+    "replay": Command(cli_traces.replay_arguments, cli_traces.replay, "traces/ server.py"),
+    "show": Command(cli_traces.show_arguments, cli_traces.show, "new.jsonl"),
+    "version": Command(_version_arguments, _version, ""),
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -26,8 +26,8 @@ NEWEST = REVISIONS[-1].name
 _OPENS = {revision.name: revision.opens for revision in REVISIONS}
 INFO = {"name": "mcp_trio client", "version": "1"}
 
+# Answers what a server asks: from a method and its params to the result.
 Answer = Callable[[str, Json], Awaitable[Json]]
-"""Answers what a server asks: from a method and its params to the result."""
 
 
 class Wire(Protocol):
@@ -298,6 +298,11 @@ async def connect(target: str | Sequence[str], revision: str = NEWEST, **options
             yield client
 
 
+def is_url(target: object) -> bool:
+    """Whether a target is a URL, of the kinds that `connect` takes."""
+    return isinstance(target, str) and target.startswith(("http://", "https://", "ws://", "wss://"))
+
+
 def _wire_to(target: str | Sequence[str]) -> AbstractAsyncContextManager[Wire]:
     if not isinstance(target, str):
         return start(target)
@@ -309,50 +314,64 @@ def _wire_to(target: str | Sequence[str]) -> AbstractAsyncContextManager[Wire]:
     return open_sse(target) if url.path.endswith("/sse") else open_http(target)
 
 
-class ProcessWire:
-    """The standard input and output of a process that was started for it."""
+class LineWire:
+    """Messages by line, to and from a server's standard input and output; `run` must be running in a nursery."""
 
-    def __init__(self, process: trio.Process, outgoing: trio.MemorySendChannel[bytes]) -> None:
-        self._process = process
-        self._outgoing = outgoing
+    process: trio.Process | None = None
+
+    def __init__(self, stdin: trio.abc.SendStream, stdout: trio.abc.ReceiveStream) -> None:
+        self._stdin, self._stdout = stdin, stdout
+        self._outgoing, self._to_write = trio.open_memory_channel[bytes](math.inf)
         self._lines = Lines(limit=2**62)  # a server's answers are not ours to bound
 
     async def receive(self) -> list[bytes | None]:
         """Every message that is complete."""
-        assert self._process.stdout is not None
-        while chunk := await self._process.stdout.receive_some(2**16):
+        while chunk := await self._stdout.receive_some(2**16):
             if messages := self._lines.feed(bytes(chunk)):
                 return messages
         return self._lines.end()
 
     def send(self, message: bytes) -> None:
         """Queue one message."""
-        self._outgoing.send_nowait(message + b"\n")
+        self.write(message + b"\n")
+
+    def write(self, data: bytes) -> None:
+        """Queue what is written in one go: a part of a line, or many lines."""
+        self._outgoing.send_nowait(data)
+
+    def end_input(self) -> None:
+        """Let the server's input end, behind what is queued."""
+        self._outgoing.close()
+
+    async def run(self) -> None:
+        """Write what is queued, until the input has ended."""
+        # A server that is gone is told to whoever waits for its answers by the end of its output.
+        with suppress(trio.BrokenResourceError):
+            async with self._stdin:
+                async for data in self._to_write:
+                    await self._stdin.send_all(data)
 
 
 @asynccontextmanager
-async def start(command: Sequence[str], *, patience: float = 10.0) -> AsyncIterator[ProcessWire]:
+async def start(command: Sequence[str], *, patience: float = 2.0) -> AsyncIterator[LineWire]:
     """Start a server as a process of its own. Leaving ends its input, waits that long for it, and then ends it."""
-    process = await trio.lowlevel.open_process(list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert process.stdin is not None
-    outgoing, to_write = trio.open_memory_channel[bytes](math.inf)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_write, to_write, process.stdin)
-        try:
-            yield ProcessWire(process, outgoing)
-        finally:
-            outgoing.close()
-            with trio.move_on_after(patience, shield=True):
-                await process.wait()
-            if process.returncode is None:
-                process.kill()
-            nursery.cancel_scope.cancel()
-
-
-async def _write(messages: trio.MemoryReceiveChannel[bytes], stdin: trio.abc.SendStream) -> None:
     try:
-        async with stdin:
-            async for message in messages:
-                await stdin.send_all(message)
-    except trio.BrokenResourceError:
-        pass  # the server is gone; whoever waits for its answers is told so by the end of its output
+        process = await trio.lowlevel.open_process(list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    except OSError as error:
+        raise type(error)(f"{command[0]} cannot be started: {error.strerror}") from None
+    assert process.stdin is not None
+    assert process.stdout is not None
+    wire = LineWire(process.stdin, process.stdout)
+    wire.process = process
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wire.run)
+        try:
+            yield wire
+        finally:
+            wire.end_input()
+            with trio.CancelScope(shield=True):
+                with trio.move_on_after(patience):
+                    await process.wait()
+                process.kill()
+                await process.wait()
+            nursery.cancel_scope.cancel()

@@ -16,40 +16,46 @@ class Event(Struct):
 class Parser:
     """Takes a stream's bytes as they come, gives its events."""
 
-    def __init__(self) -> None:
-        self.last_id = ""
+    def __init__(self, last_id: str = "") -> None:
+        self.last_id = last_id
         self.retry: int | None = None  # milliseconds, where the server has said
         self._decode = codecs.getincrementaldecoder("utf-8-sig")("replace").decode
         self._rest = ""
         self._after_cr = False  # the line feed that follows belongs to the line end before
-        self._data: list[str] = []
-        self._name = ""
+        self._fields: list[tuple[str, str]] = []
 
     def feed(self, chunk: bytes) -> list[Event]:
         """The events that are complete with what has come, those without data (such as comments) left out."""
+        events = []
+        for fields in self.blocks(chunk):
+            data, name = [], ""
+            for field, value in fields:
+                if field == "data":
+                    data.append(value)
+                elif field == "event":
+                    name = value
+                elif field == "id" and "\0" not in value:
+                    self.last_id = value
+                elif field == "retry" and value.isascii() and value.isdigit():
+                    self.retry = int(value)
+            if text := "\n".join(data):
+                events.append(Event(text, name or "message", self.last_id))
+        return events
+
+    def blocks(self, chunk: bytes) -> list[list[tuple[str, str]]]:
+        """The fields, in their order, of all that is complete with what has come; a comment is one without a name."""
         text = self._decode(chunk)
         if text and self._after_cr:
             text = text.removeprefix("\n")
             self._after_cr = False
         self._after_cr = self._after_cr or text.endswith("\r")
         *lines, self._rest = (self._rest + text).replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        events = []
+        blocks = []
         for line in lines:
             if line:
-                self._read(*line.partition(":")[::2])
-                continue
-            if data := "\n".join(self._data):
-                events.append(Event(data, self._name or "message", self.last_id))
-            self._data, self._name = [], ""
-        return events
-
-    def _read(self, field: str, value: str) -> None:
-        value = value.removeprefix(" ")
-        if field == "data":
-            self._data.append(value)
-        elif field == "event":
-            self._name = value
-        elif field == "id" and "\0" not in value:
-            self.last_id = value
-        elif field == "retry" and value.isascii() and value.isdigit():
-            self.retry = int(value)
+                name, _, value = line.partition(":")
+                self._fields.append((name, value.removeprefix(" ")))
+            else:
+                blocks.append(self._fields)
+                self._fields = []
+        return blocks

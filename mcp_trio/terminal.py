@@ -21,8 +21,8 @@ def as_json(value: Any) -> str:
 
 # What a server offers
 
+# A longer name does not widen the column: what is said of it just begins later.
 WIDEST = 48
-"""A longer name does not widen the column: what is said of it just begins later."""
 
 
 def table(offered: Json) -> str:

@@ -1,10 +1,11 @@
-"""For tests of one's own server: a client in the same process, without a byte on any wire."""
+"""For tests of one's own server: a client in the same process, without a byte on any wire; and replays of traces."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -13,7 +14,10 @@ from .server.app import Server
 from .server.dispatch import converse
 from .transports.memory import memory_pair
 
-__all__ = ["connect"]
+if TYPE_CHECKING:
+    from .trace.format import Transport
+
+__all__ = ["connect", "replay"]
 
 
 @asynccontextmanager
@@ -33,3 +37,21 @@ async def connect(server: Server, revision: str = NEWEST, **options: Any) -> Asy
             finally:
                 await ours.aclose()
                 nursery.cancel_scope.cancel()
+
+
+async def replay(trace: Path | str, server: Server | str, over: Transport = "stdio") -> None:
+    """Replay a trace against a server, or the one that a SPEC names, loaded anew. Raises AssertionError: what differs.
+
+    await replay("traces/weather.jsonl", server, over="http")
+    """
+    from .trace.format import read
+    from .trace.replay import Replay, ways
+    from .trace.runs import Result, told
+
+    result = Result(Path(trace))
+    recorded = read(result.path)
+    result.replays = [Replay(recorded, over, way) for way in ways(recorded, over)]
+    for run in result.replays:
+        await run.against(server)
+    if result.findings:
+        raise AssertionError("\n".join(told(result)))

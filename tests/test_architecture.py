@@ -35,13 +35,15 @@ MAY_IMPORT = {
     "client_sse": set(),
     "demo": LOW | {"mcp_trio", "demo"},
     "loading": LOW | {"mcp_trio", "loading"},
-    "trace": ABOVE_CLIENT,
+    "trace": ABOVE_CLIENT | {"client_sse", "client_wires", "loading"},
     "terminal": ABOVE_CLIENT | {"loading", "terminal"},
     "testing": ABOVE_CLIENT | {"testing"},
     "bench": ABOVE_CLIENT | {"bench"},
     "console": ABOVE_CLIENT | {"console"},
     "mcp_trio": LOW | {"serve", "client"},
-    "cli": ABOVE_CLIENT | {"terminal", "testing", "bench", "console", "loading", "cli"},
+    "pytest_plugin": {"loading", "testing", "trace"},
+    "cli_traces": ABOVE_CLIENT | {"loading", "cli"},
+    "cli": ABOVE_CLIENT | {"terminal", "testing", "bench", "console", "loading", "cli", "cli_traces"},
     "__main__": {"cli"},
 }
 

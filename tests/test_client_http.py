@@ -3,9 +3,11 @@ from functools import partial
 
 import pytest
 import trio
+import trio_websocket
 
 from mcp_trio import Context, Server
 from mcp_trio.client import RemoteError, connect
+from mcp_trio.client_wires import open_websocket
 from mcp_trio.transports.http.native import serve_http
 from mcp_trio.transports.websocket import serve_websocket
 
@@ -227,6 +229,21 @@ async def test_a_server_that_is_not_there_is_an_error():
     async with connect(f"http://{address}/mcp", "2026-07-28") as client:
         with trio.fail_after(1), pytest.raises(RemoteError):
             await client.call_tool("add", {"a": 1, "b": 2})
+
+
+async def test_bytes_in_place_of_a_text_frame_are_handed_on(nursery):
+    async def speak(request):
+        connection = await request.accept(subprotocol="mcp")
+        await connection.send_message(b"[]")
+        with pytest.raises(trio_websocket.ConnectionClosed):
+            await connection.get_message()
+        ended.set()
+
+    ended = trio.Event()
+    server = await nursery.start(trio_websocket.serve_websocket, speak, "127.0.0.1", 0, None)
+    async with open_websocket(f"ws://127.0.0.1:{server.port}/") as wire:
+        assert await wire.receive() == [b"[]"]
+    await ended.wait()
 
 
 async def test_an_evil_origin_never_gets_a_websocket():

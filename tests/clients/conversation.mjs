@@ -65,7 +65,8 @@ async function talk(sdk, client, revision, hasPing) {
     capabilities,
     ping: hasPing,
     ...(await tools(sdk, client)),
-    ...(await lists(client, capabilities)),
+    ...(await resources(client, capabilities)),
+    ...(await prompts(client, capabilities)),
   };
 }
 
@@ -74,21 +75,59 @@ async function tools(sdk, client) {
   // The tools come first: from their list the SDK takes the output schemas that it checks the results against.
   const listed = await everything((page) => client.listTools(page), "tools");
   const weather = await call("get_weather", { location: "New York" });
+  const names = listed.map((tool) => tool.name);
   return {
-    tools: listed.map((tool) => tool.name),
+    tools: names,
     weather: textOf(weather),
     weather_is_error: weather.isError ?? false,
     sum: JSON.parse(textOf(await call("calculate_sum", { a: 2, b: 3.5 }))),
     bad_arguments: await outcome(sdk, call("get_weather", {})),
     unknown_tool: await outcome(sdk, call("no_such_tool", {})),
+    counted: names.includes("count_slowly") ? await counted(sdk, client) : null,
+    trip: names.includes("plan_trip") ? await outcome(sdk, call("plan_trip", {})) : null,
   };
 }
 
-// The resources and prompts of a server that says it has them.
-async function lists(client, capabilities) {
-  const resources = capabilities.resources ? await everything((page) => client.listResources(page), "resources") : [];
-  const prompts = capabilities.prompts ? await everything((page) => client.listPrompts(page), "prompts") : [];
-  return { resources: resources.map((found) => found.uri), prompts: prompts.map((found) => found.name) };
+// What a tool tells while it works, and then.
+async function counted(sdk, client) {
+  const told = [];
+  const onprogress = ({ progress, total, message }) => told.push([progress, total, message]);
+  const call = { name: "count_slowly", arguments: { steps: 3, seconds: 0.05 } };
+  const result = await sdk.callTool(client, call, { onprogress });
+  return { progress: told, text: textOf(result) };
+}
+
+// The user's answer, whatever the server asks.
+export function goToBerlin() {
+  return { action: "accept", content: { city: "Berlin", days: 2 } };
+}
+
+// The resources of a server that says it has them, and what is in the first.
+async function resources(client, capabilities) {
+  if (!capabilities.resources) return { resources: [] };
+  const listed = await everything((page) => client.listResources(page), "resources");
+  const templates = await everything((page) => client.listResourceTemplates(page), "resourceTemplates");
+  const found = await Promise.all(listed.slice(0, 1).map(({ uri }) => client.readResource({ uri })));
+  return {
+    resources: listed.map((resource) => resource.uri),
+    templates: templates.map((template) => template.uriTemplate),
+    read: found.flatMap((result) => result.contents.map((contents) => contents.text)),
+  };
+}
+
+// The prompts of a server that says it has them, and what the first, which is about a city, says.
+async function prompts(client, capabilities) {
+  if (!capabilities.prompts) return { prompts: [] };
+  const listed = await everything((page) => client.listPrompts(page), "prompts");
+  const report = { prompts: listed.map((prompt) => prompt.name) };
+  for (const name of report.prompts.slice(0, 1)) {
+    report.messages = (await client.getPrompt({ name, arguments: { city: "London" } })).messages;
+    if (capabilities.completions) {
+      const question = { ref: { type: "ref/prompt", name }, argument: { name: "city", value: "n" } };
+      report.completed = (await client.complete(question)).completion.values;
+    }
+  }
+  return report;
 }
 
 // The items of all pages.

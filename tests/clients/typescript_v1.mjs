@@ -4,9 +4,9 @@ import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { SSEClientTransport } from "@modelcontextprotocol/sdk/client/sse.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
-import { McpError } from "@modelcontextprotocol/sdk/types.js";
+import { ElicitRequestSchema, McpError } from "@modelcontextprotocol/sdk/types.js";
 
-import { run } from "./conversation.mjs";
+import { goToBerlin, run } from "./conversation.mjs";
 
 // 1.x has the handshake alone, and tells the revision only to its transport.
 async function connect(transport) {
@@ -16,7 +16,8 @@ async function connect(transport) {
     revision = agreed;
     tell?.(agreed);
   };
-  const client = new Client({ name: "typescript-v1", version: "1.0.0" });
+  const client = new Client({ name: "typescript-v1", version: "1.0.0" }, { capabilities: { elicitation: {} } });
+  client.setRequestHandler(ElicitRequestSchema, goToBerlin);
   await client.connect(transport);
   return { client, revision, hasPing: true };
 }
@@ -25,5 +26,6 @@ await run({
   package: "@modelcontextprotocol/sdk",
   transports: { stdio: StdioClientTransport, url: StreamableHTTPClientTransport, sse: SSEClientTransport },
   ErrorOnTheWire: McpError,
+  callTool: (client, call, options) => client.callTool(call, undefined, options),
   connect,
 });

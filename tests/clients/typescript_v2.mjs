@@ -3,12 +3,14 @@
 import { Client, ProtocolError, SSEClientTransport, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 
-import { run } from "./conversation.mjs";
+import { goToBerlin, run } from "./conversation.mjs";
 
 // Left alone, 2.x takes the handshake; in the mode "auto" it asks server/discover first.
 async function connect(transport, revision) {
   const mode = revision === "legacy" ? "legacy" : "auto";
-  const client = new Client({ name: "typescript-v2", version: "1.0.0" }, { versionNegotiation: { mode } });
+  const options = { versionNegotiation: { mode }, capabilities: { elicitation: {} } };
+  const client = new Client({ name: "typescript-v2", version: "1.0.0" }, options);
+  client.setRequestHandler("elicitation/create", goToBerlin);
   await client.connect(transport);
   return { client, revision: client.getNegotiatedProtocolVersion(), hasPing: client.getProtocolEra() === "legacy" };
 }
@@ -17,5 +19,6 @@ await run({
   package: "@modelcontextprotocol/client",
   transports: { stdio: StdioClientTransport, url: StreamableHTTPClientTransport, sse: SSEClientTransport },
   ErrorOnTheWire: ProtocolError,
+  callTool: (client, call, options) => client.callTool(call, options),
   connect,
 });

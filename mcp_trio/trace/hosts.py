@@ -1,0 +1,242 @@
+"""What a trace is replayed against, and how it is reached: a server in this process, a command, or a URL."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
+from typing import Any, cast
+
+import trio
+from msgspec import UNSET
+
+from .. import Server
+from ..client import LineWire, Wire, is_url, start
+from ..client_wires import Connections, HttpWire, open_http, open_sse, open_websocket
+from ..loading import load
+from ..server.dispatch import converse
+from .format import Line, Trace, Transport, line
+from .taps import Connection
+
+OpenWire = Callable[[], AbstractAsyncContextManager[Wire | LineWire]]
+# A SPEC or a URL; a command; a server itself.
+Target = str | list[str] | Server
+# Bytes from which on a line goes in as many pieces as this, where shorter ones go byte by byte.
+LONG = 4096
+
+
+class Link:
+    """What a replay needs of a transport; what the server has said is in `come`."""
+
+    end = "the server has ended the conversation"
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+        self._put, self.come = trio.open_memory_channel[Line](math.inf)
+        self._start = trio.current_time()
+
+    async def send(self, line: Line) -> None:
+        """Put on the wire what a client's line says."""
+        raise NotImplementedError
+
+    async def end_input(self) -> None:
+        """Show the server, where it can be shown, that nothing more will be sent."""
+
+    def put(self, data: bytes | None = None, **parts: Any) -> None:
+        """Something has come."""
+        self._put.send_nowait(line(trio.current_time() - self._start, "server", data, **parts))
+
+
+class Wires(Link):
+    """Messages; with a wire for each stream that the trace names."""
+
+    def __init__(self, nursery: trio.Nursery, open_wire: OpenWire, byte_by_byte: bool) -> None:
+        super().__init__(nursery)
+        self._open = open_wire
+        self._byte_by_byte = byte_by_byte
+        self._wires: dict[Any, tuple[Wire | LineWire, Callable[[], None]]] = {}  # with what ends each from this side
+
+    async def open(self, stream: Any = UNSET) -> None:
+        """Open another wire."""
+        self._wires[stream] = await self._nursery.start(self._read, stream)
+
+    async def send(self, line: Line) -> None:
+        """Send a message, or let what a line ends end."""
+        if line.stream not in self._wires:
+            await self.open(line.stream)
+        wire, end = self._wires[line.stream]
+        if line.data is not None and self._byte_by_byte and isinstance(wire, LineWire):
+            data, size = line.data + b"\n", 1 + len(line.data) // LONG
+            for at in range(0, len(data), size):
+                wire.write(data[at : at + size])
+        elif line.data is not None:
+            wire.send(line.data)
+        if line.ends:
+            end()
+
+    async def end_input(self) -> None:
+        for _, end in self._wires.values():
+            end()
+
+    async def _read(self, stream: Any, *, task_status: trio.TaskStatus[tuple[Wire, Callable[[], None]]]) -> None:
+        with trio.CancelScope() as scope:
+            async with self._open() as wire:
+                task_status.started((wire, wire.end_input if isinstance(wire, LineWire) else scope.cancel))
+                while messages := await wire.receive():
+                    for message in messages:
+                        self.put(message, stream=stream)
+                with trio.move_on_after(1):
+                    if isinstance(wire, LineWire) and wire.process:
+                        self.end += f" (its process ended with exit code {await wire.process.wait()})"
+        self.put(ends=True, stream=stream)
+        if isinstance(wire, LineWire):
+            self._put.close()
+
+
+class Exchanges(Link):
+    """HTTP as it was recorded: each request in its own words, on a connection of its own; read as the recorder does."""
+
+    def __init__(self, nursery: trio.Nursery, url: str) -> None:
+        super().__init__(nursery)
+        self._connections = Connections(url)
+        self._scopes: dict[Any, trio.CancelScope] = {}
+
+    async def send(self, line: Line) -> None:
+        """Send a request, or close its connection."""
+        if line.ends:
+            self._scopes.pop(line.stream, trio.CancelScope()).cancel()
+            return
+        stream = await self._connections.connect()
+        seen = Connection(cast(Any, self), self._connections.authority.decode(), cast(Any, iter([line.stream])))
+        seen.ask(line.http.method if line.http else "")
+        scope = self._scopes[line.stream] = trio.CancelScope()
+        with suppress(trio.BrokenResourceError):  # an answer can have come all the same
+            await stream.send_all(self._request(line))
+        self._nursery.start_soon(self._read, stream, scope, seen)
+
+    def _request(self, line: Line) -> bytes:
+        data = line.data or b""
+        if not line.http:
+            return data
+        headers = {"host": self._connections.authority.decode()}
+        headers |= {name.lower(): value for name, value in line.http.headers.items()}
+        if data or line.http.method == "POST":
+            headers["content-length"] = str(len(data))
+        lines = [f"{line.http.method} {line.http.path} HTTP/1.1", *(f"{name}: {headers[name]}" for name in headers)]
+        return "".join(f"{one}\r\n" for one in [*lines, ""]).encode("latin-1") + data
+
+    async def _read(self, stream: trio.abc.Stream, scope: trio.CancelScope, seen: Connection) -> None:
+        with scope, suppress(trio.BrokenResourceError):
+            while seen.waiting and (chunk := await stream.receive_some()):
+                seen.server(bytes(chunk))
+        if not scope.cancelled_caught:
+            seen.server(b"")
+        await trio.aclose_forcefully(stream)
+
+    def note(self, sender: str, data: bytes | None = None, **parts: Any) -> None:
+        """What would be recorded."""
+        if sender == "server":
+            self.put(data, **parts)
+
+    def know(self, **known: str) -> None:
+        """It is known already."""
+
+
+def reachable(target: Target) -> tuple[Transport, ...]:
+    """The transports that lead to a target."""
+    if isinstance(target, list):
+        return ("stdio",)
+    if isinstance(target, Server) or not is_url(target):
+        return ("stdio", "http", "sse", "ws")
+    if target.startswith("ws"):
+        return ("ws",)
+    return ("sse",) if target.partition("?")[0].endswith("/sse") else ("http",)
+
+
+@asynccontextmanager
+async def open_link(
+    target: Target, over: Transport, trace: Trace, *, byte_by_byte: bool = False
+) -> AsyncIterator[Wires | Exchanges]:
+    """A way to a target over a transport, for one replay of a trace. Raises Problem, OSError."""
+    async with AsyncExitStack() as at_end:
+        if over != "stdio" and not is_url(target):
+            target = await at_end.enter_async_context(on_a_port(cast(str | Server, target), over))
+        if is_url(target):  # whether anybody is there at all: not each wire tells
+            await trio.aclose_forcefully(await Connections(str(target)).connect())
+        nursery = await at_end.enter_async_context(trio.open_nursery())
+        at_end.callback(nursery.cancel_scope.cancel)
+        if over == trace.header.transport == "http":
+            yield Exchanges(nursery, str(target))
+            return
+        on_stdio = partial(start, patience=0) if isinstance(target, list) else _in_process
+        opens = {"stdio": on_stdio, "http": _open_faithful, "sse": open_sse, "ws": open_websocket}
+        wires = Wires(nursery, partial(cast(Any, opens[over]), target), byte_by_byte)
+        await wires.open()
+        yield wires
+
+
+def _open_faithful(url: str) -> AbstractAsyncContextManager[Wire]:
+    """HTTP that hands on what the server has said, and nothing of its own."""
+
+    class Faithful(HttpWire):
+        def _fail(self, ids: list[Any], what: str, body: bytes = b"") -> None:
+            ids.clear()
+            if body:
+                self.put(body)
+
+    return open_http(url, kind=Faithful)
+
+
+def fresh(target: str | Server) -> Server:
+    """The server that a SPEC names, loaded anew, so that nothing is left in it of a run before."""
+    if isinstance(target, Server):
+        return target
+    for name in (target, target.rpartition(":")[0]):
+        sys.modules.pop(name, None)
+    server = load(target)
+    sys.path[:] = dict.fromkeys(sys.path)  # each time it was loaded its folder was put there
+    return server
+
+
+@asynccontextmanager
+async def _in_process(target: str | Server) -> AsyncIterator[LineWire]:
+    """A server on pipes, as if it were a process of its own."""
+    from ..transports.stdio import open_wire
+
+    server = fresh(target)
+    theirs_in, ours_out = os.pipe()
+    ours_in, theirs_out = os.pipe()
+
+    async def serve() -> None:
+        try:
+            async with open_wire(theirs_in, theirs_out) as wire:
+                await converse(server, wire)
+        finally:
+            os.close(theirs_in)
+            os.close(theirs_out)
+
+    stdin, stdout = trio.lowlevel.FdStream(ours_out), trio.lowlevel.FdStream(ours_in)
+    async with stdin, stdout, server.running(), trio.open_nursery() as nursery:
+        wire = LineWire(stdin, stdout)
+        nursery.start_soon(serve)
+        nursery.start_soon(wire.run)
+        yield wire
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def on_a_port(target: str | Server, over: Transport = "http") -> AsyncIterator[str]:
+    """A server on a port of its own: the URL that leads there over a transport."""
+    from ..transports.http.native import serve_http
+    from ..transports.websocket import serve_websocket
+
+    server, stopping = fresh(target), trio.Event()
+    upgrade = partial(serve_websocket, server, stopping=stopping)
+    async with server.running(), trio.open_nursery() as nursery:
+        start = partial(serve_http, server, "127.0.0.1", 0, stopping=stopping, upgrade=upgrade)
+        [(host, port)] = await nursery.start(start)
+        yield f"{'ws' if over == 'ws' else 'http'}://{host}:{port}/{'sse' if over == 'sse' else 'mcp'}"
+        nursery.cancel_scope.cancel()

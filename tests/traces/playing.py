@@ -1,0 +1,335 @@
+"""A scenario is played against a server, and what passes becomes a trace: the same bytes each time."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+import trio
+import trio.testing
+
+from mcp_trio import Server
+from mcp_trio.loading import load
+from mcp_trio.protocol.jsonrpc import encode
+from mcp_trio.protocol.params import VENDOR
+from mcp_trio.protocol.revisions import REVISIONS
+from mcp_trio.server.dispatch import converse
+from mcp_trio.trace.format import VERSION, Header, Line, Trace
+from mcp_trio.transports.lines import Lines
+from mcp_trio.transports.memory import MemoryWire
+from mcp_trio.transports.outbox import Outbox
+
+Json = dict[str, Any]
+Said = bytes | Json | list[Any]
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+FOLDER = ROOT / "traces"
+SERVERS = "tests/traces/servers/"
+DEMO = "mcp_trio.demo"
+# It changes with each release, and says nothing about the protocol.
+VERSIONS = {
+    True: ["/result/serverInfo/version"],
+    False: ["/result/_meta/io.modelcontextprotocol~1serverInfo/version"],
+}
+
+ALL = [revision.name for revision in REVISIONS]
+OPENING = [revision.name for revision in REVISIONS if revision.opens]
+MODERN = [revision.name for revision in REVISIONS if not revision.opens]
+LATEST, NEWEST = OPENING[-1], ALL[-1]
+TABLES = {revision.name: revision for revision in REVISIONS}
+SECRET = b"the secret of the traces"
+# A moment far ahead, so that what clients carry between two calls does not expire in the file.
+NOW = 4_000_000_000.0
+STEP = 0.001
+
+
+@dataclass
+class Scenario:
+    """One trace to be made: its name, what its header says, and what happens in it."""
+
+    name: str
+    revision: str
+    title: str
+    notes: str
+    play: Callable[[Any], Awaitable[None]]
+    server: str = DEMO
+    folder: str = ""
+    transport: Any = "stdio"
+    over: Sequence[Any] = ()
+    ignore: Sequence[str] = ()
+    paced: bool = False
+
+    @property
+    def path(self) -> Path:
+        """Where the trace stands."""
+        return FOLDER / (self.folder or self.revision) / f"{self.name}.jsonl"
+
+    def header(self, *, paced: bool) -> Header:
+        """The first line."""
+        volatile = VERSIONS[TABLES[self.revision].opens] if self.server == DEMO else []
+        return Header(
+            mcp_trace=VERSION,
+            title=self.title,
+            revision=self.revision,
+            transport=self.transport,
+            server=self.server,
+            client="by hand",
+            over=list(self.over),
+            paced=paced,
+            ignore=[*volatile, *self.ignore],
+            notes=self.notes,
+        )
+
+
+Play = Callable[[Any], Awaitable[None]]
+
+
+class Scenarios(list[Scenario]):
+    """Scenarios, added to by a decorator: the function's name is the trace's, its docstring the title and the notes."""
+
+    def add(self, revisions: Sequence[str], **options: Any) -> Callable[[Play], Play]:
+        """Play a function in each of the revisions."""
+
+        def register(play: Play) -> Play:
+            title, _, notes = (play.__doc__ or "").partition("\n")
+            notes = " ".join(notes.split())
+            name = options.pop("name", None) or play.__name__.strip("_").replace("_", "-")
+            self.extend(Scenario(name, revision, title, notes, play, **options) for revision in revisions)
+            return play
+
+        return register
+
+
+class Talk:
+    """What a client says and hears, and the lines of a trace that it becomes."""
+
+    def __init__(self, revision: str) -> None:
+        self.revision = revision
+        self.opens = TABLES[revision].opens
+        self.capabilities: Json = {}
+        self.lines: list[Line] = []
+        self.paced = False
+        self._ids = count(1)
+        self._to_server, self._from_server = Outbox(), Outbox()
+
+    @property
+    def server_end(self) -> MemoryWire:
+        """What the server talks to."""
+        return StdioEnd(self._to_server, self._from_server)
+
+    def send(self, *messages: Said) -> None:
+        """Send, together."""
+        for message in messages:
+            data = message if isinstance(message, bytes) else encode(message)
+            self.lines.append(line("client", data))
+            self._to_server.send(data)
+
+    async def quiet(self) -> list[Any]:
+        """Everything that has come by the time that nobody does anything more."""
+        await trio.testing.wait_all_tasks_blocked()
+        return self._take()
+
+    async def hear(self, number: int) -> list[Any]:
+        """The next so many messages, of which some take time."""
+        come: list[Any] = []
+        while len(come) < number:
+            await self._from_server.wait()
+            come += self._take()
+        return come
+
+    def _take(self) -> list[Any]:
+        come = self._from_server.take()
+        self.lines += [line("server", data) for data in come]
+        return [json.loads(data) for data in come]
+
+    async def say(self, *messages: Said) -> list[Any]:
+        """Send each when what came of the one before is there; everything that came."""
+        come: list[Any] = []
+        for message in messages:
+            self.send(message)
+            come += await self.quiet()
+        return come
+
+    async def open(self, capabilities: Json | None = None) -> None:
+        """Open a session, in a revision that has one; the capabilities are what the client can do in any."""
+        self.capabilities = capabilities or {}
+        if self.opens:
+            await self.say(initialize(self.revision, self.capabilities), note("notifications/initialized"))
+            self._ids = count(1)
+
+    def request(self, method: str, params: Json | None = None, *, id: Any = None, **meta: Any) -> Json:
+        """A request in the revision's own shape; `meta` is for its `_meta`."""
+        carried = dict(params or {})
+        if not self.opens:
+            declared = {"protocolVersion": self.revision, "clientCapabilities": self.capabilities}
+            meta = {**{VENDOR + key: value for key, value in declared.items()}, **meta}
+        if meta:
+            carried["_meta"] = meta
+        message = {"jsonrpc": "2.0", "id": next(self._ids) if id is None else id, "method": method}
+        return {**message, "params": carried} if carried else message
+
+    def call(self, name: str, arguments: Json | None = None, **options: Any) -> Json:
+        """A call of a tool."""
+        return self.request("tools/call", {"name": name, "arguments": arguments or {}}, **options)
+
+    async def ask(self, method: str, params: Json | None = None, **options: Any) -> list[Any]:
+        """Send a request; everything that comes of it."""
+        return await self.say(self.request(method, params, **options))
+
+    async def use(self, name: str, arguments: Json | None = None, **options: Any) -> list[Any]:
+        """Call a tool; everything that comes of it."""
+        return await self.say(self.call(name, arguments, **options))
+
+    async def alive(self) -> None:
+        """The proof that the server still serves."""
+        method = "ping" if self.opens else "server/discover"
+        (reply,) = await self.ask(method, id="alive")
+        assert reply["id"] == "alive", reply
+        assert "result" in reply, reply
+
+    async def converse(self, request: Json, *rounds: dict[str, Any]) -> list[Any]:
+        """Send a request whose tool asks; each round has the answers by the methods of the questions.
+
+        An answer is a result, or an error under the key `error`. The same in both eras.
+        """
+        self.paced = True
+        come = await self.say(request)
+        for answers in rounds:
+            come = await (self._reply(come, answers) if self.opens else self._retry(request, come[-1], answers))
+        return come
+
+    async def _reply(self, come: list[Any], answers: dict[str, Any]) -> list[Any]:
+        """Answer one question of each method, in the order in which they come."""
+        left = dict(answers)
+        while questions := [one for one in come if "id" in one and one.get("method") in left]:
+            answer = left.pop(questions[0]["method"])
+            body = answer if "error" in answer else {"result": answer}
+            come = await self.say({"jsonrpc": "2.0", "id": questions[0]["id"], **body})
+        return come
+
+    async def _retry(self, request: Json, reply: Json, answers: dict[str, Any]) -> list[Any]:
+        result = reply["result"]
+        responses = {key: answers[one["method"]] for key, one in result["inputRequests"].items()}
+        again = {**request["params"], "inputResponses": responses, "requestState": result["requestState"]}
+        return await self.say({**request, "id": next(self._ids), "params": again})
+
+
+class StdioEnd(MemoryWire):
+    """A server's end on which lines are cut as on standard input."""
+
+    def __init__(self, incoming: Outbox, outgoing: Outbox) -> None:
+        super().__init__(incoming, outgoing)
+        self._lines = Lines()
+
+    async def receive(self) -> list[bytes | None]:
+        """Every message that is complete."""
+        while come := await super().receive():
+            if messages := self._lines.feed(b"".join((message or b"") + b"\n" for message in come)):
+                return messages
+        return []
+
+
+def line(sender: Any, data: bytes, **more: Any) -> Line:
+    """A line with a message; what no reader of JSON takes, or what a line of text cannot hold, becomes `raw`."""
+    try:
+        made = Line(t=0.0, sender=sender, message=msgspec.Raw(data), **more)
+        encoded = msgspec.json.encode(made)
+        assert not {*b"\r\n"} & {*data}
+        again = msgspec.json.decode(encoded, type=Line)
+        msgspec.json.decode(data)
+        assert again.data == data
+    except (AssertionError, ValueError, RecursionError, msgspec.MsgspecError):
+        return Line(t=0.0, sender=sender, raw=data.decode("latin-1"), **more)
+    return made
+
+
+def initialize(revision: str, capabilities: Json | None = None, id: Any = 0) -> Json:
+    """The opening of a session."""
+    client = {"name": "trace", "version": "1"}
+    params = {"protocolVersion": revision, "capabilities": capabilities or {}, "clientInfo": client}
+    return {"jsonrpc": "2.0", "id": id, "method": "initialize", "params": params}
+
+
+def note(method: str, params: Json | None = None) -> Json:
+    """A notification."""
+    return {"jsonrpc": "2.0", "method": method, **({} if params is None else {"params": params})}
+
+
+def cancelled(id: Any, reason: str = "no longer wanted") -> Json:
+    """The notification that a request is not wanted any more."""
+    return note("notifications/cancelled", {"requestId": id, "reason": reason})
+
+
+# From a scenario to a file
+
+
+@dataclass
+class Chance:
+    """What is chosen at random elsewhere, in an order here."""
+
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
+
+    def token_hex(self, size: int = 32) -> str:
+        return f"{next(self._numbers):0{2 * size}x}"
+
+    def token_urlsafe(self, size: int = 32) -> str:
+        return f"chosen-{next(self._numbers):0{size}}"
+
+    def token_bytes(self, size: int = 32) -> bytes:
+        return next(self._numbers).to_bytes(size, "big")
+
+
+@contextmanager
+def nothing_by_chance() -> Iterator[None]:
+    """While it is entered, ids, secrets and the time are the same in each run."""
+    import secrets
+
+    chance = Chance()
+    with ExitStack() as undone:
+        for name in ("token_hex", "token_urlsafe", "token_bytes"):
+            undone.enter_context(patch.object(secrets, name, getattr(chance, name)))
+        undone.enter_context(patch("mcp_trio.server.ask.time", SimpleNamespace(time=lambda: NOW)))
+        yield
+
+
+def fresh(spec: str) -> Server:
+    """A server of its own, which a scenario may change; the demo does not change."""
+    with patch.object(sys, "path", [*sys.path]):
+        server = load(spec if spec == DEMO else str(ROOT / spec))
+    server.secret = SECRET
+    return server
+
+
+async def played(scenario: Scenario) -> Trace:
+    """The trace of a scenario."""
+    with nothing_by_chance():
+        if scenario.transport == "http":
+            from .web import played_over_http
+
+            talk: Any = await played_over_http(scenario, fresh(scenario.server))
+        else:
+            talk = await _played_in_memory(scenario, fresh(scenario.server))
+    trace = Trace(scenario.header(paced=scenario.paced or talk.paced), talk.lines)
+    for index, one in enumerate(trace.lines):
+        one.t = round(index * STEP, 3)
+    return trace
+
+
+async def _played_in_memory(scenario: Scenario, server: Server) -> Talk:
+    talk = Talk(scenario.revision)
+    with trio.fail_after(30):
+        async with server.running(), trio.open_nursery() as nursery:
+            nursery.start_soon(converse, server, talk.server_end)
+            await scenario.play(talk)
+            await talk.quiet()
+            nursery.cancel_scope.cancel()
+    return talk
