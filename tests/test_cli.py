@@ -474,7 +474,7 @@ def here(folder, monkeypatch, capfd):
 
     yield run_here
     for name in set(sys.modules) - before:
-        if not name.startswith("mcp_trio"):
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(folder)):
             del sys.modules[name]
 
 

@@ -118,7 +118,7 @@ def test_standard_output_has_the_report_alone(broken, capsys):
 
 
 def test_the_log_of_a_server_in_this_process_is_not_shown():
-    traces = Path(mcp_trio.__file__).parents[1] / "traces"
+    traces = Path(__file__).parents[1] / "traces"
     [trace, *_] = sorted(traces.rglob("error-masked.jsonl"))
     done = subprocess.run(
         command("replay", str(trace), "--over", "http"), cwd=traces.parent, capture_output=True, check=False

@@ -18,7 +18,7 @@ from msgspec import Raw
 from mcp_trio import Context, Server
 from mcp_trio.loading import Problem
 from mcp_trio.testing import replay as assert_same
-from mcp_trio.trace import runs
+from mcp_trio.trace import hosts, runs
 from mcp_trio.trace.format import BadTrace, Header, Http, Line, Trace, read
 from mcp_trio.trace.replay import ALL_AT_ONCE, BYTE_BY_BYTE, LINE_BY_LINE, Replay, holds_on, ways
 
@@ -175,6 +175,21 @@ async def test_a_trace_of_other_transports_is_counted(folder):
     runs.write(Path("elsewhere.jsonl"), trace(asks(1), over=["http"], server="counter.py"))
     results = await runs.replay_all([Path("elsewhere.jsonl"), Path("one.jsonl")], None, ["stdio"])
     assert runs.summary(results).endswith("no differences, 1 trace left out, of other transports")
+
+
+async def silence(stream):
+    await trio.sleep_forever()
+
+
+async def test_one_that_listens_and_says_nothing_is_a_problem(folder, monkeypatch, nursery):
+    monkeypatch.setattr(hosts, "TO_OPEN", 0.05)
+    [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    nursery.start_soon(trio.serve_listeners, silence, [listener])
+    url = f"ws://127.0.0.1:{listener.socket.getsockname()[1]}/mcp"
+    [result] = await runs.replay_all([Path("one.jsonl")], url)
+    assert [problem.rpartition(": ")[2] for problem in result.problems] == [
+        "there is somebody, but no conversation within 0.05 s"
+    ]
 
 
 # What is sent, and when

@@ -16,7 +16,7 @@ from msgspec import UNSET
 from .. import Server
 from ..client import LineWire, Wire, is_url, start
 from ..client_wires import Connections, HttpWire, open_http, open_sse, open_websocket
-from ..loading import load
+from ..loading import Problem, load
 from ..server.dispatch import converse
 from .format import Line, Trace, Transport, line
 from .taps import Connection
@@ -26,6 +26,8 @@ OpenWire = Callable[[], AbstractAsyncContextManager[Wire | LineWire]]
 Target = str | list[str] | Server
 # Bytes from which on a line goes in as many pieces as this, where shorter ones go byte by byte.
 LONG = 4096
+# Seconds in which a server has to let a client in.
+TO_OPEN = 10.0
 
 
 class Link:
@@ -60,8 +62,12 @@ class Wires(Link):
         self._wires: dict[Any, tuple[Wire | LineWire, Callable[[], None]]] = {}  # with what ends each from this side
 
     async def open(self, stream: Any = UNSET) -> None:
-        """Open another wire."""
-        self._wires[stream] = await self._nursery.start(self._read, stream)
+        """Open another wire. Raises Problem."""
+        try:
+            with trio.fail_after(TO_OPEN):
+                self._wires[stream] = await self._nursery.start(self._read, stream)
+        except trio.TooSlowError:
+            raise Problem(f"there is somebody, but no conversation within {TO_OPEN:g} s") from None
 
     async def send(self, line: Line) -> None:
         """Send a message, or let what a line ends end."""
