@@ -185,7 +185,7 @@ async def test_one_that_listens_and_says_nothing_is_a_problem(folder, monkeypatc
     monkeypatch.setattr(hosts, "TO_OPEN", 0.05)
     [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
     nursery.start_soon(trio.serve_listeners, silence, [listener])
-    url = f"ws://127.0.0.1:{listener.socket.getsockname()[1]}/mcp"
+    url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/sse"
     [result] = await runs.replay_all([Path("one.jsonl")], url)
     assert [problem.rpartition(": ")[2] for problem in result.problems] == [
         "there is somebody, but no conversation within 0.05 s"
