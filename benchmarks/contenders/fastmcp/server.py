@@ -1,0 +1,84 @@
+"""FastMCP: `server.py stdio` or `server.py http|stateless|stream PORT`."""
+
+import asyncio
+import os
+import sys
+
+from fastmcp import Context, FastMCP
+from fastmcp.tools import Tool
+
+server = FastMCP("fastmcp", version="1")
+
+
+# A string is structured content to FastMCP as well, unless there is no output schema.
+@server.tool(output_schema=None)
+async def add(a: int, b: int) -> str:
+    """Add two numbers."""
+    return str(a + b)
+
+
+@server.tool(output_schema=None)
+async def wait(a: int, b: int) -> str:
+    """Add two numbers after a turn of the loop."""
+    await asyncio.sleep(0)
+    return str(a + b)
+
+
+@server.tool(output_schema=None)
+def block(a: int, b: int) -> str:
+    """Add two numbers in a thread."""
+    return str(a + b)
+
+
+@server.tool(output_schema=None)
+async def echo(text: str) -> str:
+    """Give the text back."""
+    return text
+
+
+@server.tool(output_schema=None)
+async def progress(n: int, ctx: Context) -> str:
+    """Tell of n steps, then answer."""
+    for step in range(1, n + 1):
+        await ctx.report_progress(step, n)
+    return str(n)
+
+
+@server.tool(output_schema=None)
+async def grow(ctx: Context) -> str:
+    """Add a tool, so that those who listen hear that the list has changed."""
+    name = f"grown_{len(await server.list_tools())}"
+    add_sum(name)
+    await ctx.session.send_tool_list_changed()  # to the session of this request: there is no list of the others
+    return name
+
+
+def add_sum(name: str) -> None:
+    """One more tool that adds."""
+
+    async def total(a: int, b: int) -> str:
+        return str(a + b)
+
+    server.add_tool(Tool.from_function(total, name=name, description="Add two numbers.", output_schema=None))
+
+
+def main(mode: str, port: str = "0") -> None:
+    """Serve as the command line says."""
+    for number in range(int(os.environ.get("BENCH_TOOLS", "0"))):
+        add_sum(f"tool_{number}")
+    if mode == "stdio":
+        server.run("stdio", show_banner=False, log_level="WARNING")
+        return
+    server.run(
+        "http",
+        port=int(port),
+        show_banner=False,
+        log_level="WARNING",
+        json_response=mode != "stream",
+        stateless_http=mode == "stateless",
+        uvicorn_config={"loop": "uvloop", "http": "httptools", "access_log": False, "log_level": "warning"},
+    )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,109 @@
+// The official Go SDK: `server stdio` or `server http|stateless|stream PORT`.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const newest = "2026-07-28"
+
+type numbers struct {
+	A int `json:"a"`
+	B int `json:"b"`
+}
+
+type words struct {
+	Text string `json:"text"`
+}
+
+type steps struct {
+	N int `json:"n"`
+}
+
+func text(value string) (*mcp.CallToolResult, any, error) {
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: value}}}, nil, nil
+}
+
+// add serves add and block: the SDK runs every call in a goroutine, where it may block.
+func add(_ context.Context, _ *mcp.CallToolRequest, in numbers) (*mcp.CallToolResult, any, error) {
+	return text(strconv.Itoa(in.A + in.B))
+}
+
+func wait(_ context.Context, _ *mcp.CallToolRequest, in numbers) (*mcp.CallToolResult, any, error) {
+	runtime.Gosched()
+	return text(strconv.Itoa(in.A + in.B))
+}
+
+func echo(_ context.Context, _ *mcp.CallToolRequest, in words) (*mcp.CallToolResult, any, error) {
+	return text(in.Text)
+}
+
+func progress(ctx context.Context, request *mcp.CallToolRequest, in steps) (*mcp.CallToolResult, any, error) {
+	if token := request.Params.GetProgressToken(); token != nil {
+		for step := 1; step <= in.N; step++ {
+			told := &mcp.ProgressNotificationParams{ProgressToken: token, Progress: float64(step), Total: float64(in.N)}
+			_ = request.Session.NotifyProgress(ctx, told) // fails where there is no stream for it
+		}
+	}
+	return text(strconv.Itoa(in.N))
+}
+
+func addTools(server *mcp.Server) {
+	mcp.AddTool(server, &mcp.Tool{Name: "add", Description: "Add two numbers."}, add)
+	mcp.AddTool(server, &mcp.Tool{Name: "wait", Description: "Add two numbers after a turn of the loop."}, wait)
+	mcp.AddTool(server, &mcp.Tool{Name: "block", Description: "Add two numbers in a thread."}, add)
+	mcp.AddTool(server, &mcp.Tool{Name: "echo", Description: "Give the text back."}, echo)
+	mcp.AddTool(server, &mcp.Tool{Name: "progress", Description: "Tell of n steps, then answer."}, progress)
+
+	var grown atomic.Int64
+	grow := func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+		name := fmt.Sprintf("grown_%d", grown.Add(1))
+		mcp.AddTool(server, &mcp.Tool{Name: name, Description: "Add two numbers."}, add)
+		return text(name)
+	}
+	what := "Add a tool, so that those who listen hear that the list has changed."
+	mcp.AddTool(server, &mcp.Tool{Name: "grow", Description: what}, grow)
+
+	more, _ := strconv.Atoi(os.Getenv("BENCH_TOOLS"))
+	for number := range more {
+		mcp.AddTool(server, &mcp.Tool{Name: fmt.Sprintf("tool_%d", number), Description: "Add two numbers."}, add)
+	}
+}
+
+// serveHTTP has two of the SDK's handlers: one serves sessions, only the other the newest revision.
+func serveHTTP(server *mcp.Server, mode, port string) error {
+	get := func(*http.Request) *mcp.Server { return server }
+	options := mcp.StreamableHTTPOptions{JSONResponse: mode != "stream"}
+	sessions := mcp.NewStreamableHTTPHandler(get, &options)
+	options.Stateless = true
+	stateless := mcp.NewStreamableHTTPHandler(get, &options)
+	route := func(w http.ResponseWriter, r *http.Request) {
+		if mode == "stateless" || r.Header.Get("Mcp-Protocol-Version") == newest {
+			stateless.ServeHTTP(w, r)
+		} else {
+			sessions.ServeHTTP(w, r)
+		}
+	}
+	return http.ListenAndServe("127.0.0.1:"+port, http.HandlerFunc(route))
+}
+
+func main() {
+	server := mcp.NewServer(&mcp.Implementation{Name: "go", Version: "1"}, &mcp.ServerOptions{PageSize: 1_000_000})
+	addTools(server)
+	if os.Args[1] == "stdio" {
+		if err := server.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	log.Fatal(serveHTTP(server, os.Args[1], os.Args[2]))
+}

@@ -1,0 +1,71 @@
+"""mcp_trio: `server.py stdio` or `server.py http|stateless|stream|ws PORT`, and an HTTP engine."""
+
+import os
+import sys
+from functools import partial
+
+import trio
+
+from mcp_trio import Context, Server
+
+server = Server("mcp_trio", "1")
+
+
+@server.tool
+async def add(a: int, b: int) -> str:
+    """Add two numbers."""
+    return str(a + b)
+
+
+@server.tool
+async def wait(a: int, b: int) -> str:
+    """Add two numbers after a turn of the loop."""
+    await trio.lowlevel.checkpoint()
+    return str(a + b)
+
+
+@server.tool
+def block(a: int, b: int) -> str:
+    """Add two numbers in a thread."""
+    return str(a + b)
+
+
+@server.tool
+async def echo(text: str) -> str:
+    """Give the text back."""
+    return text
+
+
+@server.tool
+async def progress(n: int, ctx: Context) -> str:
+    """Tell of n steps, then answer."""
+    for step in range(1, n + 1):
+        await ctx.progress(step, n)
+    return str(n)
+
+
+@server.tool
+async def grow() -> str:
+    """Add a tool, so that those who listen hear that the list has changed."""
+    name = f"grown_{next(grown)}"
+    server.add_tool(add, name=name)
+    return name
+
+
+grown = iter(range(sys.maxsize))
+
+
+def main(mode: str, port: str = "0", engine: str = "native") -> None:
+    """Serve as the command line says. With a session, without, in JSON or in a stream: it is always all of these."""
+    for number in range(int(os.environ.get("BENCH_TOOLS", "0"))):
+        server.add_tool(add, name=f"tool_{number}", description="Add two numbers.")
+    if mode == "stdio":
+        server.run()
+    elif mode == "ws":
+        trio.run(partial(server.serve, ws=port))
+    else:
+        trio.run(partial(server.serve, http=port, http_engine=engine))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,84 @@
+"""The official Python SDK: `server.py stdio` or `server.py http|stateless|stream PORT`, and `trio` to leave asyncio."""
+
+import os
+import sys
+
+import anyio
+import anyio.lowlevel
+from mcp.server.mcpserver import Context, MCPServer
+
+server = MCPServer("python_sdk", version="1", log_level="WARNING")
+
+
+@server.tool(structured_output=False)
+async def add(a: int, b: int) -> str:
+    """Add two numbers."""
+    return str(a + b)
+
+
+@server.tool(structured_output=False)
+async def wait(a: int, b: int) -> str:
+    """Add two numbers after a turn of the loop."""
+    await anyio.lowlevel.checkpoint()
+    return str(a + b)
+
+
+@server.tool(structured_output=False)
+def block(a: int, b: int) -> str:
+    """Add two numbers in a thread."""
+    return str(a + b)
+
+
+@server.tool(structured_output=False)
+async def echo(text: str) -> str:
+    """Give the text back."""
+    return text
+
+
+@server.tool(structured_output=False)
+async def progress(n: int, ctx: Context) -> str:
+    """Tell of n steps, then answer."""
+    for step in range(1, n + 1):
+        await ctx.report_progress(step, n)
+    return str(n)
+
+
+@server.tool(structured_output=False)
+async def grow(ctx: Context) -> str:
+    """Add a tool, so that those who listen hear that the list has changed."""
+    name = f"grown_{len(await server.list_tools())}"
+    server.add_tool(add, name=name, structured_output=False)
+    await ctx.notify_tools_changed()  # to those who have subscribed
+    await ctx.session.send_tool_list_changed()  # to the session of this request: the SDK keeps no list of the others
+    return name
+
+
+def serve_http(mode: str, port: int, backend: str) -> None:
+    """Serve on this machine alone, with as little said as the SDK lets one."""
+    app = server.streamable_http_app(json_response=mode != "stream", stateless_http=mode == "stateless")
+    if backend == "asyncio":
+        import uvicorn
+
+        uvicorn.run(app, port=port, loop="uvloop", http="httptools", log_level="warning", access_log=False)
+        return
+    from functools import partial
+
+    import trio
+    from hypercorn.config import Config
+    from hypercorn.trio import serve
+
+    trio.run(partial(serve, app, Config.from_mapping(bind=[f"127.0.0.1:{port}"], loglevel="WARNING")))  # type: ignore[arg-type]
+
+
+def main(mode: str, port: str = "0", backend: str = "asyncio") -> None:
+    """Serve as the command line says."""
+    for number in range(int(os.environ.get("BENCH_TOOLS", "0"))):
+        server.add_tool(add, name=f"tool_{number}", description="Add two numbers.", structured_output=False)
+    if mode == "stdio":
+        anyio.run(server.run_stdio_async, backend=backend)
+    else:
+        serve_http(mode, int(port), backend)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
