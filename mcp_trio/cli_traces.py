@@ -51,7 +51,9 @@ def replay_arguments(parser: Parser) -> None:
     parser.add_argument("--timeout", metavar="SECONDS", type=_timeout, default=10.0, help="for what has to come (10)")
     changes = parser.add_mutually_exclusive_group()
     changes.add_argument("--update", action="store_true", help="rewrite the traces that differ with what came")
-    changes.add_argument("--stabilise", action="store_true", help="have each trace ignore what differs in replays")
+    changes.add_argument(
+        "--stabilise", action="store_true", help="have each trace ignore what differs from one replay to the next"
+    )
 
 
 def _transports(text: str) -> list[str]:

@@ -21,6 +21,7 @@ from mcp_trio.testing import replay as assert_same
 from mcp_trio.trace import hosts, runs
 from mcp_trio.trace.format import BadTrace, Header, Http, Line, Trace, read
 from mcp_trio.trace.replay import ALL_AT_ONCE, BYTE_BY_BYTE, LINE_BY_LINE, Replay, holds_on, ways
+from mcp_trio.transports.http.native import serve_http
 
 OPENING, STATELESS = "2025-11-25", "2026-07-28"
 END = object()
@@ -594,6 +595,16 @@ async def test_http_is_replayed_as_it_was_recorded_with_the_new_session():
     closed = Line(t=0, sender="client", stream=3, ends=True)
     pinged = exchange(4, asks(5, "ping")[1], answers(5)[1], headers={"content-type": "application/json"})
     done = await replay(over_http(*listening, priming, *pinged, closed), make_server(), "http")
+    assert list(map(told, done.findings)) == []
+
+
+async def test_a_url_is_asked_under_its_own_path(nursery):
+    server = make_server()
+    pinged = exchange(4, asks(5, "ping")[1], answers(5)[1], headers={"content-type": "application/json"})
+    async with server.running():
+        start = partial(serve_http, server, "127.0.0.1", 0, stopping=trio.Event(), path="/v2/mcp")
+        [(host, port)] = await nursery.start(start)
+        done = await replay(over_http(*pinged), f"http://{host}:{port}/v2/mcp", "http")
     assert list(map(told, done.findings)) == []
 
 

@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from .. import Server
 from ..client import LineWire, Wire, is_url, start
-from ..client_wires import Connections, HttpWire, open_http, open_sse, open_websocket
+from ..client_wires import Connections, HttpWire, open_http, open_sse, open_websocket, target_of
 from ..loading import Problem, load
 from ..server.dispatch import converse
 from .format import Line, Trace, Transport, line
@@ -105,8 +105,10 @@ class Wires(Link):
 class Exchanges(Link):
     """HTTP as it was recorded: each request in its own words, on a connection of its own; read as the recorder does."""
 
-    def __init__(self, nursery: trio.Nursery, url: str) -> None:
+    def __init__(self, nursery: trio.Nursery, url: str, trace: Trace) -> None:
         super().__init__(nursery)
+        posts = [line.http.path.partition("?")[0] for line in trace.lines if line.http and line.http.method == "POST"]
+        self._recorded, self._endpoint = max(posts, key=posts.count, default=""), target_of(url)
         self._connections = Connections(url)
         self._scopes: dict[Any, trio.CancelScope] = {}
 
@@ -131,7 +133,8 @@ class Exchanges(Link):
         headers |= {name.lower(): value for name, value in line.http.headers.items()}
         if data or line.http.method == "POST":
             headers["content-length"] = str(len(data))
-        lines = [f"{line.http.method} {line.http.path} HTTP/1.1", *(f"{name}: {headers[name]}" for name in headers)]
+        path = self._endpoint if line.http.path.partition("?")[0] == self._recorded else line.http.path
+        lines = [f"{line.http.method} {path} HTTP/1.1", *(f"{name}: {headers[name]}" for name in headers)]
         return "".join(f"{one}\r\n" for one in [*lines, ""]).encode("latin-1") + data
 
     async def _read(self, stream: trio.abc.Stream, scope: trio.CancelScope, seen: Connection) -> None:
@@ -175,7 +178,7 @@ async def open_link(
         nursery = await at_end.enter_async_context(trio.open_nursery())
         at_end.callback(nursery.cancel_scope.cancel)
         if over == trace.header.transport == "http":
-            yield Exchanges(nursery, str(target))
+            yield Exchanges(nursery, str(target), trace)
             return
         on_stdio = partial(start, patience=0) if isinstance(target, list) else _in_process
         opens = {"stdio": on_stdio, "http": _open_faithful, "sse": open_sse, "ws": open_websocket}
