@@ -20,12 +20,12 @@ SECONDS = 60
 
 def recorder(trace: Path, *server: str) -> list[str]:
     """The command that stands for a server on stdio, and records it."""
-    return [sys.executable, str(HERE / "numbered.py"), str(trace), *server]
+    return [*MCP_TRIO, "record", "-o", str(trace), *server]
 
 
 def recorded(trace: Path) -> Path:
     """The conversation that was recorded: where the server was started several times, the last."""
-    return max(trace.parent.glob(f"{trace.stem}.*.jsonl"), default=trace)
+    return max(trace.parent.glob(f"{trace.stem}*.jsonl"), key=lambda path: (len(path.name), path.name), default=trace)
 
 
 @contextmanager
