@@ -1,15 +1,14 @@
 """What carries a client's messages over the network: Streamable HTTP, HTTP+SSE, WebSocket.
 
-Each looks to the client like one stream of messages both ways. Over HTTP a task a message posts it and reads what it
-is answered with.
+Each looks to the client like one stream of messages both ways: one end of a wire in memory; what comes is put in at the
+other. Over Streamable HTTP a task a message posts it and reads what it is answered with.
 """
 
 from __future__ import annotations
 
-import math
 from base64 import b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -22,40 +21,11 @@ from .protocol import jsonrpc
 from .protocol.model import Json
 from .protocol.params import VENDOR
 from .transports.http.endpoint import NAMED_BY, Mirror, mirrors
+from .transports.memory import MemoryWire, memory_pair
 
 Fields = list[tuple[bytes, bytes]]
 # Seconds before a stream that has ended is asked for again, where the server has not said.
 PATIENCE = 1.0
-
-
-class NetworkWire:
-    """What all have in common: the messages that have come, and those that are to be sent."""
-
-    def __init__(self) -> None:
-        self._put, self._come = trio.open_memory_channel[bytes](math.inf)
-        self._outgoing, self.to_send = trio.open_memory_channel[bytes](math.inf)
-
-    def send(self, message: bytes) -> None:
-        """Queue one message."""
-        self._outgoing.send_nowait(message)
-
-    def put(self, message: bytes) -> None:
-        """A message of the server's."""
-        self._put.send_nowait(message)
-
-    def end(self) -> None:
-        """Nothing comes any more."""
-        self._put.close()
-
-    async def receive(self) -> list[bytes | None]:
-        """Every message that is there; nothing at the end."""
-        messages: list[bytes | None] = []
-        try:
-            messages.append(await self._come.receive())
-            while True:
-                messages.append(self._come.receive_nowait())
-        except (trio.EndOfChannel, trio.WouldBlock):
-            return messages
 
 
 class Response:
@@ -189,9 +159,10 @@ class Connections:
         return await trio.open_tcp_stream(self.host, self._port)
 
     async def aclose(self) -> None:
-        """Close those that are idle."""
-        for stream in self._idle:
-            await trio.aclose_forcefully(stream)
+        """Close those that are idle, also when all else is cancelled."""
+        with trio.CancelScope(shield=True):
+            for stream in self._idle:
+                await trio.aclose_forcefully(stream)
 
 
 def target_of(url: str) -> str:
@@ -214,20 +185,20 @@ def header_value(value: Any) -> bytes:
     return text.encode() if plain else b"=?base64?%b?=" % b64encode(text.encode())
 
 
-class HttpWire(NetworkWire):
-    """Streamable HTTP, with a session where the revision opens one."""
+class HttpWire:
+    """Streamable HTTP, with a session where the revision opens one. It works in `nursery`."""
 
-    def __init__(self, url: str, nursery: trio.Nursery) -> None:
-        super().__init__()
+    nursery: trio.Nursery
+
+    def __init__(self, url: str) -> None:
+        ours, theirs = memory_pair()
+        self.receive, self.put = ours.receive, theirs.send
         self._connections = Connections(url)
         self._target = target_of(url)
-        self._nursery = nursery
-        self._opening: Response | None = None  # what brings the reply to initialize
         self._session: Fields = []  # what names it, and its revision
         self._posts: dict[Any, trio.CancelScope] = {}
         self._accepted = trio.Event()  # what the next message has to wait for
         self._accepted.set()
-        self._lists: set[Any] = set()  # requests whose results tell of headers
         self._mirrors: dict[str, list[Mirror]] = {}
 
     def send(self, message: bytes) -> None:
@@ -243,24 +214,16 @@ class HttpWire(NetworkWire):
         asks = [part["method"] for part in parts if "method" in part and "id" in part]
         if not asks or "initialize" in asks:
             self._accepted = accepted  # what comes behind it must not overtake it
-        self._nursery.start_soon(self._post, message, parts, before, accepted)
+        self.nursery.start_soon(self._post, message, parts, before, accepted)
 
     async def _post(self, message: bytes, parts: list[Json], before: trio.Event, accepted: trio.Event) -> None:
-        ids = [part["id"] for part in parts if "method" in part and isinstance(part.get("id"), str | int)]
+        owed = [part for part in parts if "method" in part and isinstance(part.get("id"), str | int)]
+        ids = [part["id"] for part in owed]
         await before.wait()
-        self._lists.update(part["id"] for part in parts if part.get("method") == "tools/list" and part.get("id") in ids)
-        first = parts[0] if parts else {}
-        headers = [(b"Content-Type", b"application/json"), *self._headers(first)]
+        headers = [(b"Content-Type", b"application/json"), *self._headers(parts[0] if parts else {})]
         with trio.CancelScope() as scope:
             self._posts.update(dict.fromkeys(ids, scope))
-            try:
-                async with self._connections.request(b"POST", self._target, headers, message) as response:
-                    if first.get("method") != "initialize":
-                        accepted.set()
-                    await self._read(response, first, ids)
-            except (OSError, trio.BrokenResourceError) as problem:
-                self._fail(ids, str(problem))
-        accepted.set()
+            await self._exchange(b"POST", headers, message, owed, accepted)
         for id in ids:
             self._posts.pop(id, None)
 
@@ -281,96 +244,86 @@ class HttpWire(NetworkWire):
         values = [(mirror.header, _at(params, "arguments", *mirror.path)) for mirror in mirrored]
         return fields + [(header, header_value(value)) for header, value in values if value is not None]
 
-    async def _read(self, response: Response, message: Json, ids: list[Any]) -> None:
-        if message.get("method") == "initialize":
-            self._opening = response
-        if response.is_stream:
-            await self._read_stream(response, ids)
-            return
-        body = await response.body()
-        if response.status >= 400 and ids:
-            self._fail(ids, f"HTTP {response.status}", body)
-        elif body:
-            self._take(body, ids)
+    async def _exchange(
+        self, method: bytes, headers: Fields, message: bytes, owed: list[Json], accepted: trio.Event
+    ) -> None:
+        """Ask, and hand on what comes.
 
-    def _open(self, response: Response, reply: Json) -> None:
-        """The session is open: its stream, where the server has one, brings what belongs to no request."""
-        version = reply["result"].get("protocolVersion", "")
-        self._session = [(b"MCP-Protocol-Version", version.encode())]
-        if session := response.headers.get(b"mcp-session-id"):
-            self._session.append((b"Mcp-Session-Id", session))
-        self._accepted = trio.Event()
-        self._nursery.start_soon(self._listen, "", [], self._accepted)
-
-    async def _read_stream(self, response: Response, ids: list[Any]) -> None:
-        """The events of a stream; those that a broken one still owes are fetched where they can be."""
-        parser = Parser()
-        with suppress(trio.BrokenResourceError):
-            async for event in response.events(parser):
-                self._take(event.data.encode(), ids)
-        if ids and parser.last_id and self._session:
-            await self._wait(parser)
-            await self._listen(parser.last_id, ids, trio.Event())
-        elif ids:
-            self._fail(ids, "the stream ended before the reply")
-
-    async def _wait(self, parser: Parser) -> None:
-        await trio.sleep(PATIENCE if parser.retry is None else parser.retry / 1000)
-
-    async def _listen(self, last_id: str, ids: list[Any], accepted: trio.Event) -> None:
-        """Read the session's own stream, or the rest of another; again, when it ends, for as long as it is needed."""
-        resuming = bool(ids)
-        while not resuming or ids:
-            headers = [*self._headers({}), *([(b"Last-Event-ID", last_id.encode())] if last_id else [])]
+        A stream that ends is asked for again with GET: the session's own always, another where it still owes replies.
+        """
+        listens, opens = not message, any(part["method"] == "initialize" for part in owed)
+        last_id = ""
+        while True:
             parser = Parser(last_id)
             try:
-                async with self._connections.request(b"GET", self._target, headers) as response:
-                    accepted.set()
+                async with self._connections.request(method, self._target, headers, message) as response:
+                    if not opens:
+                        accepted.set()
                     if not response.is_stream:
-                        self._fail(ids, f"HTTP {response.status}")
+                        await self._take_whole(response, owed, method)
                         return
-                    async for event in response.events(parser):
-                        self._take(event.data.encode(), ids)
-            except trio.BrokenResourceError:
-                pass
-            except OSError as problem:  # nobody is there any more
-                self._fail(ids, str(problem))
-                return
+                    with suppress(trio.BrokenResourceError):
+                        async for event in response.events(parser):
+                            self._take(event.data.encode(), owed, response)
+            except (OSError, trio.BrokenResourceError) as problem:
+                if method == b"POST" or isinstance(problem, OSError):  # else nobody is there just now
+                    self._fail(owed, str(problem))
+                    return
             finally:
                 accepted.set()
             last_id = parser.last_id
-            await self._wait(parser)
+            if not listens and not (last_id and self._session):
+                self._fail(owed, "the stream ended before the reply")
+            if not listens and not owed:
+                return
+            await trio.sleep(PATIENCE if parser.retry is None else parser.retry / 1000)
+            method, message = b"GET", b""
+            headers = [*self._headers({}), *([(b"Last-Event-ID", last_id.encode())] if last_id else [])]
 
-    def _take(self, message: bytes, ids: list[Any]) -> None:
+    async def _take_whole(self, response: Response, owed: list[Json], method: bytes) -> None:
+        """A response that is no stream. Where one was wanted, what it says instead is no message."""
+        body = await response.body() if method == b"POST" else b""
+        if owed and (response.status >= 400 or method == b"GET"):
+            self._fail(owed, f"HTTP {response.status}", body)
+        elif body:
+            self._take(body, owed, response)
+
+    def _take(self, message: bytes, owed: list[Json], response: Response) -> None:
         """Hand a message on; a request that it answers is owed no more."""
         decoded = msgspec.json.decode(message)
         for part in decoded if isinstance(decoded, list) else [decoded]:
-            if "method" not in part and (id := part.get("id")) in ids:
-                ids.remove(id)
-                opening, self._opening = self._opening, None
-                if opening is not None and "result" in part:
-                    self._open(opening, part)
-                if id in self._lists:
-                    self._lists.discard(id)
+            for asked in [one for one in owed if "method" not in part and one["id"] == part.get("id")]:
+                owed.remove(asked)
+                if asked["method"] == "initialize" and "result" in part:
+                    self._open(response, part["result"])
+                elif asked["method"] == "tools/list":
                     for tool in part.get("result", {}).get("tools", ()):
                         self._mirrors[tool["name"]] = list(mirrors(tool.get("inputSchema")))
         self.put(message)
 
-    def _fail(self, ids: list[Any], what: str, body: bytes = b"") -> None:
+    def _open(self, response: Response, result: Json) -> None:
+        """The session is open: its stream, where the server has one, brings what belongs to no request."""
+        self._session = [(b"MCP-Protocol-Version", result.get("protocolVersion", "").encode())]
+        if session := response.headers.get(b"mcp-session-id"):
+            self._session.append((b"Mcp-Session-Id", session))
+        self._accepted = trio.Event()
+        self.nursery.start_soon(self._exchange, b"GET", self._headers({}), b"", [], self._accepted)
+
+    def _fail(self, owed: list[Json], what: str, body: bytes = b"") -> None:
         """Whoever waits for a reply hears what came in its place."""
         error: Json = {"code": -32603, "message": what}
         try:
             error = msgspec.json.decode(body)["error"]
         except (msgspec.DecodeError, TypeError, KeyError):
             error["message"] = f"{what} {body[:200].decode(errors='replace')}".strip()
-        for id in ids:
-            self.put(jsonrpc.encode_error(id, error))
-        ids.clear()
+        for asked in owed:
+            self.put(jsonrpc.encode_error(asked["id"], error))
+        owed.clear()
 
     async def aclose(self) -> None:
-        """End the session, where there is one."""
-        if self._session[1:]:
-            with suppress(OSError, trio.BrokenResourceError):
+        """End the session, where there is one: also when all else is cancelled, if it does not take too long."""
+        with trio.move_on_after(PATIENCE, shield=True), suppress(OSError, trio.BrokenResourceError):
+            if self._session[1:]:
                 async with self._connections.request(b"DELETE", self._target, self._headers({})) as response:
                     await response.body()
         await self._connections.aclose()
@@ -379,73 +332,73 @@ class HttpWire(NetworkWire):
 @asynccontextmanager
 async def open_http(url: str, kind: type[HttpWire] = HttpWire) -> AsyncIterator[HttpWire]:
     """A wire over Streamable HTTP."""
-    async with AsyncExitStack() as at_end, trio.open_nursery() as nursery:
-        wire = kind(url, nursery)
-        at_end.push_async_callback(_in_time, wire.aclose)  # when nothing uses its connections any more
+    async with aclosing(kind(url)) as wire, trio.open_nursery() as wire.nursery:
         yield wire
-        nursery.cancel_scope.cancel()
-
-
-async def _in_time(close: Callable[[], Awaitable[None]]) -> None:
-    """Close, also when all else is cancelled, as long as it does not take too long."""
-    with trio.move_on_after(PATIENCE, shield=True):
-        await close()
+        wire.nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager
-async def open_sse(url: str) -> AsyncIterator[NetworkWire]:
+async def _carried(
+    incoming: AsyncIterable[bytes], send: Callable[[bytes], Awaitable[None]]
+) -> AsyncIterator[MemoryWire]:
+    """A wire that ends with what comes in; its messages are sent one after the other, as their order matters."""
+    ours, theirs = memory_pair()
+
+    async def read() -> None:
+        async with trio.open_nursery() as writing:
+            writing.start_soon(write)
+            async for message in incoming:
+                theirs.send(message)
+            writing.cancel_scope.cancel()
+        await theirs.aclose()
+
+    async def write() -> None:
+        while messages := await theirs.receive():
+            for message in messages:
+                await send(message or b"")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(read)
+        yield ours
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def open_sse(url: str) -> AsyncIterator[MemoryWire]:
     """A wire over HTTP+SSE, of the first revisions: one GET brings everything; messages are posted to where it says."""
-    wire, connections = NetworkWire(), Connections(url)
 
-    async def run(*, task_status: trio.TaskStatus[None]) -> None:
-        request = connections.request(b"GET", target_of(url), [(b"Accept", b"text/event-stream")])
-        async with trio.open_nursery() as nursery, request as response:
-            if not response.is_stream:
-                raise OSError(f"{url}: HTTP {response.status}, no event stream")
-            async for event in response.events(Parser()):
-                if event.name == "endpoint":
-                    nursery.start_soon(post, target_of(urljoin(url, event.data)))
-                    task_status.started()
-                else:
-                    wire.put(event.data.encode())
-            wire.end()
-            nursery.cancel_scope.cancel()
+    async def post(message: bytes) -> None:
+        headers = [(b"Content-Type", b"application/json")]
+        async with connections.request(b"POST", target, headers, message) as response:
+            await response.body()
 
-    async def post(target: str) -> None:
-        async for message in wire.to_send:  # one after the other: their order matters
-            headers = [(b"Content-Type", b"application/json")]
-            async with connections.request(b"POST", target, headers, message) as response:
-                await response.body()
-
-    async with AsyncExitStack() as at_end, trio.open_nursery() as nursery:
-        at_end.push_async_callback(_in_time, connections.aclose)
-        await nursery.start(run)
-        yield wire
-        nursery.cancel_scope.cancel()
+    connections = Connections(url)
+    request = connections.request(b"GET", target_of(url), [(b"Accept", b"text/event-stream")])
+    async with aclosing(connections), request as response:
+        events = response.events(Parser())
+        endpoint = await anext(events, None) if response.is_stream else None  # it comes first
+        if endpoint is None or endpoint.name != "endpoint":
+            raise OSError(f"{url}: HTTP {response.status}, no event stream")
+        target = target_of(urljoin(url, endpoint.data))
+        async with _carried((event.data.encode() async for event in events), post) as wire:
+            yield wire
 
 
 @asynccontextmanager
-async def open_websocket(url: str) -> AsyncIterator[NetworkWire]:
+async def open_websocket(url: str) -> AsyncIterator[MemoryWire]:
     """A wire over WebSocket: one message a text frame."""
     from trio_websocket import ConnectionClosed, open_websocket_url
 
-    wire = NetworkWire()
-    opened = open_websocket_url(url, subprotocols=["mcp"], max_message_size=2**62)
-
-    async def read() -> None:
+    async def said() -> AsyncIterator[bytes]:
         with suppress(ConnectionClosed):
             while True:
                 message = await connection.get_message()
-                wire.put(message.encode() if isinstance(message, str) else message)
-        wire.end()
+                yield message.encode() if isinstance(message, str) else message
 
-    async def write() -> None:
+    async def say(message: bytes) -> None:
         with suppress(ConnectionClosed):  # which the reader sees too
-            async for message in wire.to_send:
-                await connection.send_message(message.decode())
+            await connection.send_message(message.decode())
 
-    async with opened as connection, trio.open_nursery() as nursery:
-        nursery.start_soon(read)
-        nursery.start_soon(write)
+    opened = open_websocket_url(url, subprotocols=["mcp"], max_message_size=2**62)
+    async with opened as connection, _carried(said(), say) as wire:
         yield wire
-        nursery.cancel_scope.cancel()
