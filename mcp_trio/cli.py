@@ -19,7 +19,7 @@ import msgspec
 import trio
 
 from . import Server, __version__, cli_traces
-from .loading import Problem, load, what_and_where
+from .loading import FORMS, NAMES, Problem, load, what_and_where
 from .protocol.model import Json
 from .protocol.revisions import PROFILES, REVISIONS
 from .server.app import LIFESPAN_FAILED
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from .client import Client, Result
 
 PROG = "mcp-trio"
-SPEC_HELP = (
-    "server.py, server.py:obj, package.module or package.module:obj (looks for server, mcp, app); default: a demo"
-)
+SPEC_HELP = f"{FORMS} (looks for {', '.join(NAMES)}); default: a demo"
 DEMO = f"{__package__}.demo"
 HTTP_ENGINES = ("native", "hypercorn")
 LOG_LEVELS = ("debug", "info", "warning", "error")

@@ -104,8 +104,6 @@ class Response:
                 self._parser.feed_data(bytes(data))
             except httptools.HttpParserError as problem:
                 raise trio.BrokenResourceError(f"the answer is no HTTP: {problem}") from None
-        elif b"content-length" not in self.headers and b"transfer-encoding" not in self.headers:
-            self.complete = self._has_head
         return bool(data)
 
 

@@ -9,6 +9,7 @@ import math
 import struct
 import zlib
 from datetime import UTC, datetime
+from itertools import count
 from time import monotonic
 from typing import Annotated, Any, Literal
 
@@ -155,12 +156,6 @@ async def city(name: str) -> City:
         raise ResourceNotFound(f"cities://{name}") from None
 
 
-@server.complete("cities://{name}", "name")
-async def complete_city(value: str) -> list[str]:
-    """The cities whose names begin so."""
-    return [name for name in SAMPLE if name.casefold().startswith(value.casefold())]
-
-
 # Databases
 
 DATABASES = {
@@ -182,6 +177,7 @@ DATABASES = {
 }
 MOST_ROWS = 100
 MOST_STEPS = 200_000  # of SQLite's machine: some milliseconds, but for steps that call costly functions
+SOME_STEPS = 200  # from one look whether it is enough to the next
 MOST_SECONDS = 0.5
 LONGEST_VALUE = 4_000  # bytes; with the steps, it bounds the memory that a query can take
 
@@ -231,22 +227,9 @@ def open_database(name: str) -> Any:
     connection.execute("PRAGMA query_only = ON")
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
     connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in allowed else sqlite3.SQLITE_DENY)
-    connection.set_progress_handler(Patience(), Patience.EVERY)
+    ends, steps = monotonic() + MOST_SECONDS, count(SOME_STEPS, SOME_STEPS)
+    connection.set_progress_handler(lambda: next(steps) > MOST_STEPS or monotonic() > ends, SOME_STEPS)
     return connection
-
-
-class Patience:
-    """Called again and again while a query runs; says when it is enough."""
-
-    EVERY = 200  # steps
-
-    def __init__(self) -> None:
-        self._calls = 0
-        self._ends = monotonic() + MOST_SECONDS
-
-    def __call__(self) -> bool:
-        self._calls += 1
-        return self._calls * self.EVERY > MOST_STEPS or monotonic() > self._ends
 
 
 def explain(problem: str) -> str:
@@ -401,16 +384,12 @@ async def compare_weather(first: str, second: str) -> list[PromptMessage]:
     ]
 
 
+@server.complete("cities://{name}", "name")
 @server.complete("write_postcard", "city")
-async def complete_postcard_city(value: str) -> list[str]:
-    """The cities whose names begin so."""
-    return await complete_city(value)
-
-
 @server.complete("compare_weather", "first")
-async def complete_first(value: str) -> list[str]:
+async def complete_city(value: str) -> list[str]:
     """The cities whose names begin so."""
-    return await complete_city(value)
+    return [name for name in SAMPLE if name.casefold().startswith(value.casefold())]
 
 
 @server.complete("compare_weather", "second")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -21,46 +20,35 @@ def as_json(value: Any) -> str:
 
 # What a server offers
 
+KINDS = {"Tools": "tools", "Resources": "resources", "Templates": "resourceTemplates", "Prompts": "prompts"}
 # A longer name does not widen the column: what is said of it just begins later.
 WIDEST = 48
 
 
 def table(offered: Json) -> str:
     """The lists that a server offers, side by side with what they say of themselves."""
-    kinds: list[tuple[str, list[tuple[str, str]]]] = [
-        ("Tools", [(_signature(tool["name"], _parameters(tool)), _about(tool)) for tool in offered["tools"]]),
-        ("Resources", [(resource["uri"], _about(resource)) for resource in offered["resources"]]),
-        ("Templates", [(template["uriTemplate"], _about(template)) for template in offered["resourceTemplates"]]),
-        ("Prompts", [(_signature(prompt["name"], _fields(prompt)), _about(prompt)) for prompt in offered["prompts"]]),
-    ]
-    if all(not rows for _, rows in kinds):
+    names = [_name(item) for kind in KINDS.values() for item in offered[kind]]
+    if not names:
         return "The server offers nothing: no tools, resources or prompts."
-    width = max((len(name) for _, rows in kinds for name, _ in rows if len(name) <= WIDEST), default=0)
-    blocks = ["\n".join([title, *(_row(name, about, width) for name, about in rows)]) for title, rows in kinds if rows]
-    return "\n\n".join(blocks)
+    width = max((len(name) for name in names if len(name) <= WIDEST), default=0)
+    blocks = [[title, *(_row(item, width) for item in offered[kind])] for title, kind in KINDS.items() if offered[kind]]
+    return "\n\n".join("\n".join(block) for block in blocks)
 
 
-def _row(name: str, about: str, width: int) -> str:
-    return f"  {name:<{width}}  {about}".rstrip()
-
-
-def _about(item: Json) -> str:
-    """Its description's first line, else what says most."""
+def _row(item: Json, width: int) -> str:
+    """What it is called, and its description's first line, else what says most."""
     text = item.get("description") or item.get("title") or item.get("name") or ""
-    return str(text).strip().partition("\n")[0]
+    first = str(text).strip().partition("\n")[0]
+    return f"  {_name(item):<{width}}  {first}".rstrip()
 
 
-def _parameters(tool: Json) -> list[str]:
-    schema = tool["inputSchema"]
-    return [name if name in schema.get("required", []) else f"{name}?" for name in schema.get("properties", {})]
-
-
-def _fields(prompt: Json) -> list[str]:
-    return [field["name"] if field.get("required") else f"{field['name']}?" for field in prompt.get("arguments", [])]
-
-
-def _signature(name: str, parameters: list[str]) -> str:
-    return f"{name}({', '.join(parameters)})"
+def _name(item: Json) -> str:
+    """How it is asked for: by its address, or by its name with what it takes."""
+    schema = item.get("inputSchema", {})
+    taken = {name: name in schema.get("required", []) for name in schema.get("properties", {})}
+    taken |= {field["name"]: field.get("required") for field in item.get("arguments", [])}
+    signature = ", ".join(name if required else f"{name}?" for name, required in taken.items())
+    return item.get("uri") or item.get("uriTemplate") or f"{item['name']}({signature})"
 
 
 # What a tool answers
@@ -83,20 +71,13 @@ def _described(item: Json) -> str:
     if "text" in inner:
         return str(inner["text"])
     encoded = inner.get("data", inner.get("blob"))
-    size = f"{len(encoded) * 3 // 4 - encoded[-2:].count('=')} bytes" if encoded is not None else ""
+    size = f"{len(encoded.rstrip('=')) * 3 // 4} bytes" if encoded is not None else ""
     return f"[{' '.join(filter(None, [kind, inner.get('mimeType'), inner.get('uri'), size]))}]"
 
 
 # Values, typed by a JSON Schema
 
-KINDS: dict[str, Callable[[Any], bool]] = {
-    "integer": lambda value: not isinstance(value, bool) and isinstance(value, int | float) and value % 1 == 0,
-    "number": lambda value: not isinstance(value, bool) and isinstance(value, int | float),
-    "boolean": lambda value: isinstance(value, bool),
-    "object": lambda value: isinstance(value, dict),
-    "array": lambda value: isinstance(value, list),
-    "null": lambda value: value is None,
-}
+TYPES = {str: "string", bool: "boolean", dict: "object", list: "array", type(None): "null"}
 
 
 def arguments(tool: Json, pairs: list[str]) -> Json:
@@ -142,12 +123,17 @@ def _typed(key: str, text: str, kinds: set[str]) -> Any:
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
-        if not kinds:
-            return text
-        raise Problem(f"{key}={text}: {' or '.join(sorted(kinds))} is wanted, as JSON") from None
-    if kinds and not any(KINDS[kind](value) for kind in kinds if kind in KINDS):
+        value = text
+    if kinds and kinds.isdisjoint(_kinds_of(value)):
         raise Problem(f"{key}={text}: {' or '.join(sorted(kinds))} is wanted, as JSON")
     return value
+
+
+def _kinds_of(value: Any) -> set[str]:
+    """What JSON Schema calls a value: a whole number is both an integer and a number, also as 1.0."""
+    if type(value) in TYPES:
+        return {TYPES[type(value)]}
+    return {"integer", "number"} if value % 1 == 0 else {"number"}
 
 
 # What a server asks
