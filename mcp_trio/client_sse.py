@@ -28,18 +28,13 @@ class Parser:
         """The events that are complete with what has come, those without data (such as comments) left out."""
         events = []
         for fields in self.blocks(chunk):
-            data, name = [], ""
-            for field, value in fields:
-                if field == "data":
-                    data.append(value)
-                elif field == "event":
-                    name = value
-                elif field == "id" and "\0" not in value:
-                    self.last_id = value
-                elif field == "retry" and value.isascii() and value.isdigit():
-                    self.retry = int(value)
-            if text := "\n".join(data):
-                events.append(Event(text, name or "message", self.last_id))
+            last = dict(fields)  # of a name that comes again
+            if "id" in last and "\0" not in last["id"]:
+                self.last_id = last["id"]
+            if (retry := last.get("retry", "")).isascii() and retry.isdigit():
+                self.retry = int(retry)
+            if data := "\n".join(value for name, value in fields if name == "data"):
+                events.append(Event(data, last.get("event") or "message", self.last_id))
         return events
 
     def blocks(self, chunk: bytes) -> list[list[tuple[str, str]]]:

@@ -87,7 +87,9 @@ class Response:
                 return
 
     async def events(self, parser: Parser) -> AsyncIterator[Event]:
-        """The events of a stream, as they come."""
+        """The events of a stream, as they come; any other body is one message, when it is whole."""
+        if not self.is_stream and (body := await self.body()):
+            yield Event(body.decode(errors="replace"))
         async for chunk in self.chunks():
             for event in parser.feed(chunk):
                 yield event
@@ -257,14 +259,14 @@ class HttpWire:
                 async with self._connections.request(method, self._target, headers, message) as response:
                     if not opens:
                         accepted.set()
-                    if not response.is_stream:
-                        await self._take_whole(response, owed, method)
+                    if response.status >= 400 or not (message or response.is_stream):
+                        self._fail(owed, f"HTTP {response.status}", await response.body() if message else b"")
                         return
                     with suppress(trio.BrokenResourceError):
                         async for event in response.events(parser):
                             self._take(event.data.encode(), owed, response)
             except (OSError, trio.BrokenResourceError) as problem:
-                if method == b"POST" or isinstance(problem, OSError):  # else nobody is there just now
+                if message or isinstance(problem, OSError):  # else nobody is there just now
                     self._fail(owed, str(problem))
                     return
             finally:
@@ -277,14 +279,6 @@ class HttpWire:
             await trio.sleep(PATIENCE if parser.retry is None else parser.retry / 1000)
             method, message = b"GET", b""
             headers = [*self._headers({}), *([(b"Last-Event-ID", last_id.encode())] if last_id else [])]
-
-    async def _take_whole(self, response: Response, owed: list[Json], method: bytes) -> None:
-        """A response that is no stream. Where one was wanted, what it says instead is no message."""
-        body = await response.body() if method == b"POST" else b""
-        if owed and (response.status >= 400 or method == b"GET"):
-            self._fail(owed, f"HTTP {response.status}", body)
-        elif body:
-            self._take(body, owed, response)
 
     def _take(self, message: bytes, owed: list[Json], response: Response) -> None:
         """Hand a message on; a request that it answers is owed no more."""
@@ -309,11 +303,10 @@ class HttpWire:
 
     def _fail(self, owed: list[Json], what: str, body: bytes = b"") -> None:
         """Whoever waits for a reply hears what came in its place."""
-        error: Json = {"code": -32603, "message": what}
         try:
             error = msgspec.json.decode(body)["error"]
         except (msgspec.DecodeError, TypeError, KeyError):
-            error["message"] = f"{what} {body[:200].decode(errors='replace')}".strip()
+            error = {"code": -32603, "message": f"{what} {body[:200].decode(errors='replace')}".strip()}
         for asked in owed:
             self.put(jsonrpc.encode_error(asked["id"], error))
         owed.clear()
@@ -374,7 +367,7 @@ async def open_sse(url: str) -> AsyncIterator[MemoryWire]:
     request = connections.request(b"GET", target_of(url), [(b"Accept", b"text/event-stream")])
     async with aclosing(connections), request as response:
         events = response.events(Parser())
-        endpoint = await anext(events, None) if response.is_stream else None  # it comes first
+        endpoint = await anext(events, None)  # it comes first
         if endpoint is None or endpoint.name != "endpoint":
             raise OSError(f"{url}: HTTP {response.status}, no event stream")
         target = target_of(urljoin(url, endpoint.data))
