@@ -1,77 +1,52 @@
 """mcp_trio: a minimal Model Context Protocol server on trio."""
 
-from typing import TYPE_CHECKING, Any
+import typing
 
-from .protocol.errors import (
-    InvalidParams,
-    MissingClientCapability,
-    ProtocolError,
-    ResourceNotFound,
-    UrlElicitationRequired,
-)
-from .protocol.model import (
-    Annotations,
-    Audio,
-    BlobContents,
-    Completion,
-    EmbeddedResource,
-    Icon,
-    Image,
-    PromptMessage,
-    PromptResult,
-    ResourceLink,
-    Text,
-    TextContents,
-    Tool,
-    ToolAnnotations,
-    ToolResult,
-)
-from .server.app import Server
-from .server.context import AskFailed, Context, ToolError
+from .protocol.errors import InvalidParams as InvalidParams
+from .protocol.errors import MissingClientCapability as MissingClientCapability
+from .protocol.errors import ProtocolError as ProtocolError
+from .protocol.errors import ResourceNotFound as ResourceNotFound
+from .protocol.errors import UrlElicitationRequired as UrlElicitationRequired
+from .protocol.model import Annotations as Annotations
+from .protocol.model import Audio as Audio
+from .protocol.model import BlobContents as BlobContents
+from .protocol.model import Completion as Completion
+from .protocol.model import EmbeddedResource as EmbeddedResource
+from .protocol.model import Icon as Icon
+from .protocol.model import Image as Image
+from .protocol.model import PromptMessage as PromptMessage
+from .protocol.model import PromptResult as PromptResult
+from .protocol.model import ResourceLink as ResourceLink
+from .protocol.model import Text as Text
+from .protocol.model import TextContents as TextContents
+from .protocol.model import Tool as Tool
+from .protocol.model import ToolAnnotations as ToolAnnotations
+from .protocol.model import ToolResult as ToolResult
+from .server.app import Server as Server
+from .server.context import AskFailed as AskFailed
+from .server.context import Context as Context
+from .server.context import ToolError as ToolError
 
-if TYPE_CHECKING:
-    from .server.ask import Elicit, Elicited, ElicitUrl, Question, Root, Roots, Sample, Sampled
+if typing.TYPE_CHECKING:
+    from .server.ask import Elicit as Elicit
+    from .server.ask import Elicited as Elicited
+    from .server.ask import ElicitUrl as ElicitUrl
+    from .server.ask import Question as Question
+    from .server.ask import Root as Root
+    from .server.ask import Roots as Roots
+    from .server.ask import Sample as Sample
+    from .server.ask import Sampled as Sampled
 
 __version__ = "0.1.0"
-__all__ = [
-    "Annotations",
-    "AskFailed",
-    "Audio",
-    "BlobContents",
-    "Completion",
-    "Context",
-    "Elicit",
-    "ElicitUrl",
-    "Elicited",
-    "EmbeddedResource",
-    "Icon",
-    "Image",
-    "InvalidParams",
-    "MissingClientCapability",
-    "PromptMessage",
-    "PromptResult",
-    "ProtocolError",
-    "Question",
-    "ResourceLink",
-    "ResourceNotFound",
-    "Root",
-    "Roots",
-    "Sample",
-    "Sampled",
-    "Server",
-    "Text",
-    "TextContents",
-    "Tool",
-    "ToolAnnotations",
-    "ToolError",
-    "ToolResult",
-    "UrlElicitationRequired",
-]
+
+# The questions, which most servers do not ask, are imported when they are first named.
+_QUESTIONS = ("Elicit", "ElicitUrl", "Elicited", "Question", "Root", "Roots", "Sample", "Sampled")
+# Public is every class that stands here.
+__all__ = [*_QUESTIONS, *(name for name, thing in globals().items() if isinstance(thing, type))]
 
 
-def __getattr__(name: str) -> Any:
-    """The questions, which most servers do not ask, are imported when they are first named."""
-    if name in __all__:
+def __getattr__(name: str) -> typing.Any:
+    if name in _QUESTIONS:
         from .server import ask
 
         return getattr(ask, name)

@@ -10,6 +10,7 @@ import math
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from itertools import count
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -23,7 +24,7 @@ from .protocol.revisions import REVISIONS
 from .transports.lines import Lines
 
 NEWEST = REVISIONS[-1].name
-_OPENS = {revision.name: revision.opens for revision in REVISIONS}
+_STATELESS = [revision.name for revision in REVISIONS if not revision.opens]
 INFO = {"name": "mcp_trio client", "version": "1"}
 
 # Answers what a server asks: from a method and its params to the result.
@@ -91,9 +92,9 @@ class Client:
         self.heard: list[Json] = []  # every notification that has come, in order
         self._wire = wire
         self._answer = answer
-        self._opens = _OPENS.get(revision, True)
+        self._opens = revision not in _STATELESS
         self._replies: dict[Any, _Reply] = {}
-        self._next_id = 0
+        self._ids = count()
         self._news = trio.Event()
         self._gone = False
 
@@ -139,20 +140,16 @@ class Client:
 
     def begin(self, method: str, params: Mapping[str, Any] | None = None, *, meta: Json | None = None) -> int:
         """Send a request; `finish` waits for its result."""
-        id = self._next_id
-        self._next_id += 1
+        id = next(self._ids)
         self._replies[id] = _Reply()
         message: Json = {"jsonrpc": "2.0", "id": id, "method": method}
-        if body := self._with_meta(dict(params or {}), meta or {}):
-            message["params"] = body
-        self.send(message)
-        return id
-
-    def _with_meta(self, params: Json, meta: Json) -> Json:
         if not self._opens:
             declared = {"protocolVersion": self.revision, "clientInfo": INFO, "clientCapabilities": self.capabilities}
-            meta = {**{VENDOR + key: value for key, value in declared.items()}, **meta}
-        return {**params, "_meta": meta} if meta else params
+            meta = {VENDOR + key: value for key, value in declared.items()} | (meta or {})
+        if params or meta:
+            message["params"] = {**(params or {}), **({"_meta": meta} if meta else {})}
+        self.send(message)
+        return id
 
     async def finish(self, id: int) -> Result:
         """The result of a request that was begun. Raises RemoteError, ServerGone."""
