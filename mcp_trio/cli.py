@@ -6,11 +6,12 @@ An error is one plain line on stderr and exit code 2; a tool that fails is exit 
 from __future__ import annotations
 
 import argparse
+import inspect
 import logging
 import math
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext, redirect_stdout
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -25,7 +26,7 @@ from .protocol.revisions import PROFILES, REVISIONS
 from .server.app import LIFESPAN_FAILED
 
 if TYPE_CHECKING:
-    from .client import Client, Result
+    from .client import Client
 
 PROG = "mcp-trio"
 SPEC_HELP = f"{FORMS} (looks for {', '.join(NAMES)}); default: a demo"
@@ -44,10 +45,10 @@ class Parser(argparse.ArgumentParser):
 
 
 class Command(NamedTuple):
-    """One command: what it takes, and what it does, as its docstring says; it returns the exit code."""
+    """One command: what it takes, and what it does, as its docstring says, in the loop or not: to its exit code."""
 
     arguments: Callable[[Parser], None]
-    run: Callable[[argparse.Namespace], int]
+    run: Callable[[argparse.Namespace], Any]
     example: str
 
     @property
@@ -88,12 +89,14 @@ def _run(name: str, words: list[str]) -> int:
     end = words.index("--") if "--" in words else len(words)
     options = parser.parse_intermixed_args(words[:end])
     options.command = words[end + 1 :]
-    return command.run(options)
+    waits = inspect.iscoroutinefunction(command.run)
+    code: int = trio.run(command.run, options) if waits else command.run(options)
+    return code
 
 
 def _failed(error: BaseException) -> int | None:
     """The exit code for exceptions that are told in a line each; None where one needs its traceback."""
-    problems = list(_leaves(error))
+    problems = _leaves(error)
     if any(isinstance(problem, KeyboardInterrupt) for problem in problems):
         return 130
     lines = [_line(problem) for problem in problems]
@@ -104,15 +107,12 @@ def _failed(error: BaseException) -> int | None:
     return 2
 
 
-def _leaves(error: BaseException, notes: Sequence[str] = ()) -> Iterator[BaseException]:
+def _leaves(error: BaseException, notes: Sequence[str] = ()) -> list[BaseException]:
     """What groups are made of; what was noted on a group is noted on each."""
-    notes = [*notes, *getattr(error, "__notes__", ())]
-    if not isinstance(error, BaseExceptionGroup):
-        error.__notes__ = notes
-        yield error
-        return
-    for inner in error.exceptions:
-        yield from _leaves(inner, notes)
+    error.__notes__ = [*notes, *getattr(error, "__notes__", ())]
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in _leaves(inner, error.__notes__)]
+    return [error]
 
 
 def _line(error: BaseException) -> str | None:
@@ -304,24 +304,20 @@ def _inspect_arguments(parser: Parser) -> None:
     _target_arguments(parser)
 
 
-def _inspect(options: argparse.Namespace) -> int:
+async def _inspect(options: argparse.Namespace) -> int:
     """List the tools, resources, templates and prompts of a server."""
     from .terminal import as_json, table
 
-    offered = trio.run(_offered, options)
-    print(as_json(offered) if options.json else table(offered))
-    return 0
-
-
-async def _offered(options: argparse.Namespace) -> Json:
     async with _client(options.spec, options) as client:
-        return {
+        offered = {
             **client.server,
             "tools": await _listed(client.list_tools),
             "resources": await _listed(client.list_resources),
             "resourceTemplates": await _listed(client.list_templates),
             "prompts": await _listed(client.list_prompts),
         }
+    print(as_json(offered) if options.json else table(offered))
+    return 0
 
 
 async def _listed(list_all: Callable[[], Any]) -> list[Json]:
@@ -350,36 +346,31 @@ def _call_arguments(parser: Parser) -> None:
     _target_arguments(parser)
 
 
-def _call(options: argparse.Namespace) -> int:
+async def _call(options: argparse.Namespace) -> int:
     """Call a tool and print what it answers.
 
     A tool that fails is exit code 1, in every revision whose results say so: the first one's do not.
     """
-    from .terminal import printed
+    from .terminal import answer, arguments, printed
 
     words = [None, *options.words] if options.command else options.words
     if len(words) < 2:
         raise Problem(f"call wants a target and a tool, as in: {PROG} call {COMMANDS['call'].example}")
-    result = trio.run(lambda: _result(options, words[0], str(words[1]), words[2:]))
-    failed = result.is_error
-    print(printed(result), file=sys.stderr if failed else sys.stdout)
-    return 1 if failed else 0
-
-
-async def _result(options: argparse.Namespace, spec: str | None, name: str, pairs: list[str]) -> Result:
-    from .terminal import answer, arguments
-
+    spec, name, *pairs = words
     given = _object(options.json) if options.json else {}
     asks: Json = {"capabilities": {"elicitation": {"form": {}}}, "answer": answer} if _at_terminal() else {}
     async with _client(spec, options, **asks) as client:
-        tool = _found(await client.list_tools(), name)
-        given |= arguments(tool, pairs)
+        tools = {tool["name"]: tool for tool in await client.list_tools()}
+        if name not in tools:
+            raise Problem(f"there is no tool {name!r}, only {', '.join(tools) or 'none at all'}")
+        given |= arguments(tools[name], pairs)
         async with trio.open_nursery() as nursery:
             if sys.stderr.isatty():
                 nursery.start_soon(_show_progress, client)
             result = await client.call_tool(name, given, meta={"progressToken": "call"})
             nursery.cancel_scope.cancel()
-    return result
+    print(printed(result), file=sys.stderr if result.is_error else sys.stdout)
+    return 1 if result.is_error else 0
 
 
 def _object(text: str) -> Json:
@@ -387,13 +378,6 @@ def _object(text: str) -> Json:
         return msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         raise Problem(f"--json: one JSON object is wanted: {error}") from None
-
-
-def _found(tools: list[Json], name: str) -> Json:
-    for tool in tools:
-        if tool["name"] == name:
-            return tool
-    raise Problem(f"there is no tool {name!r}, only {', '.join(tool['name'] for tool in tools) or 'none at all'}")
 
 
 async def _show_progress(client: Client) -> None:

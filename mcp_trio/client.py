@@ -29,6 +29,7 @@ INFO = {"name": "mcp_trio client", "version": "1"}
 
 # Answers what a server asks: from a method and its params to the result.
 Answer = Callable[[str, Json], Awaitable[Json]]
+Given = Mapping[str, Any]
 
 
 class Wire(Protocol):
@@ -138,7 +139,7 @@ class Client:
         """Send a notification."""
         self._wire.send(jsonrpc.encode_notification(method, params))
 
-    def begin(self, method: str, params: Mapping[str, Any] | None = None, *, meta: Json | None = None) -> int:
+    def begin(self, method: str, params: Given | None = None, *, meta: Json | None = None) -> int:
         """Send a request; `finish` waits for its result."""
         id = next(self._ids)
         self._replies[id] = _Reply()
@@ -165,9 +166,7 @@ class Client:
             raise RemoteError(reply.message["error"])
         return Result(reply.message["result"])
 
-    async def request(
-        self, method: str, params: Mapping[str, Any] | None = None, *, meta: Json | None = None
-    ) -> Result:
+    async def request(self, method: str, params: Given | None = None, *, meta: Json | None = None) -> Result:
         """Send a request and wait for its result, answering what is asked for it in between."""
         params = dict(params or {})
         while True:
@@ -183,9 +182,8 @@ class Client:
 
     async def _answers(self, result: Result) -> Json:
         """What to come again with, to a result that asks."""
-        asked = result.get("inputRequests", {})
-        responses = {key: await self._ask(one["method"], one["params"]) for key, one in asked.items()}
-        again: Json = {"inputResponses": responses}
+        asked = result.get("inputRequests", {}).items()
+        again: Json = {"inputResponses": {key: await self._ask(one["method"], one["params"]) for key, one in asked}}
         if "requestState" in result:
             again["requestState"] = result["requestState"]
         return again
@@ -240,9 +238,7 @@ class Client:
                 return items
             params = {"cursor": page["nextCursor"]}
 
-    async def call_tool(
-        self, name: str, arguments: Mapping[str, Any] | None = None, *, meta: Json | None = None
-    ) -> Result:
+    async def call_tool(self, name: str, arguments: Given | None = None, *, meta: Json | None = None) -> Result:
         """Call a tool."""
         return await self.request("tools/call", {"name": name, "arguments": dict(arguments or {})}, meta=meta)
 
@@ -356,9 +352,8 @@ async def start(command: Sequence[str], *, patience: float = 2.0) -> AsyncIterat
         process = await trio.lowlevel.open_process(list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     except OSError as error:
         raise type(error)(f"{command[0]} cannot be started: {error.strerror}") from None
-    assert process.stdin is not None
-    assert process.stdout is not None
-    wire = LineWire(process.stdin, process.stdout)
+    assert process.stdio is not None
+    wire = LineWire(process.stdio.send_stream, process.stdio.receive_stream)
     wire.process = process
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wire.run)

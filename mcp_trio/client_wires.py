@@ -346,6 +346,7 @@ async def _carried(
     async def write() -> None:
         while messages := await theirs.receive():
             for message in messages:
+                await trio.lowlevel.checkpoint()  # many that are there at once are no burst: others have their turn
                 await send(message or b"")
 
     async with trio.open_nursery() as nursery:

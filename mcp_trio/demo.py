@@ -141,19 +141,16 @@ def city_uri(city: City) -> str:
 
 def describe(city: City) -> str:
     """A city in words."""
-    weather = city.weather
-    return (
-        f"{city.name}, {city.country}: {weather.temperature:g}°C, {weather.conditions}, humidity {weather.humidity:g}%"
-    )
+    weather, place = city.weather, f"{city.name}, {city.country}"
+    return f"{place}: {weather.temperature:g}°C, {weather.conditions}, humidity {weather.humidity:g}%"
 
 
 @server.resource("cities://{name}", mime_type=JSON)
 async def city(name: str) -> City:
     """All that the sample has about one city."""
-    try:
-        return SAMPLE[name]
-    except KeyError:
-        raise ResourceNotFound(f"cities://{name}") from None
+    if name not in SAMPLE:
+        raise ResourceNotFound(f"cities://{name}")
+    return SAMPLE[name]
 
 
 # Databases

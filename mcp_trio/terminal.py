@@ -147,26 +147,18 @@ async def answer(method: str, params: Json) -> Json:
     schema = params["requestedSchema"]
     content: Json = {}
     for name, field in schema.get("properties", {}).items():
-        required = name in schema.get("required", [])
-        value = await trio.to_thread.run_sync(_ask, name, field, required, abandon_on_cancel=True)
-        if value is None:
-            return {"action": "cancel"}
-        content |= value
-    return {"action": "accept", "content": content}
-
-
-def _ask(name: str, field: Json, required: bool) -> Json | None:
-    """One field's value by its name, nothing if it was left out; None at the end of the input."""
-    about = field.get("title") or field.get("description") or name
-    choices = field.get("enum") or field.get("items", {}).get("enum")
-    prompt = f"{about} ({', '.join(choices)}): " if choices else f"{about}: "
-    while True:
-        print(prompt, end="", file=sys.stderr, flush=True)
-        line = sys.stdin.readline()
-        if not line:
-            return None
-        if line.strip() or not required:
+        about = field.get("title") or field.get("description") or name
+        choices = field.get("enum") or field.get("items", {}).get("enum")
+        prompt = f"{about} ({', '.join(choices)}): " if choices else f"{about}: "
+        while name not in content:
+            print(prompt, end="", file=sys.stderr, flush=True)
+            line = await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+            if not line:
+                return {"action": "cancel"}
+            if not line.strip() and name not in schema.get("required", []):
+                break
             try:
-                return {name: _typed(name, line.strip(), _kinds(field, {}))} if line.strip() else {}
+                content |= {name: _typed(name, line.strip(), _kinds(field, {}))} if line.strip() else {}
             except Problem as problem:
                 print(problem, file=sys.stderr)
+    return {"action": "accept", "content": content}
