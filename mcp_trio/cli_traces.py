@@ -169,7 +169,8 @@ def record(options: argparse.Namespace) -> int:
     """
     from .cli import DEMO
     from .client import is_url
-    from .trace.record import Recorder, create, public, record_stdio
+    from .trace.record import Recorder, create, record_stdio
+    from .trace.taps import public
 
     spec: str = options.spec or DEMO
     url = spec if is_url(spec) and not options.command else ""

@@ -25,7 +25,8 @@ from mcp_trio import Context, Server
 from mcp_trio.client import connect
 from mcp_trio.serve import serve
 from mcp_trio.trace.format import BadTrace, encode, read
-from mcp_trio.trace.record import Recorder, public, record_network
+from mcp_trio.trace.record import Recorder, record_network
+from mcp_trio.trace.taps import public
 
 ROOT = Path(__file__).resolve().parent.parent
 STAND_IN = """

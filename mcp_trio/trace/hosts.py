@@ -18,7 +18,10 @@ from ..client import LineWire, Wire, is_url, start
 from ..client_wires import Connections, HttpWire, open_http, open_sse, open_websocket, target_of
 from ..loading import Problem, load
 from ..server.dispatch import converse
-from .format import Line, Trace, Transport, line
+from ..transports.http.native import serve_http
+from ..transports.stdio import open_wire
+from ..transports.websocket import serve_websocket
+from .format import Line, Sender, Trace, Transport, line
 from .taps import Connection
 
 OpenWire = Callable[[], AbstractAsyncContextManager[Wire | LineWire]]
@@ -47,9 +50,9 @@ class Link:
     async def end_input(self) -> None:
         """Show the server, where it can be shown, that nothing more will be sent."""
 
-    def put(self, data: bytes | None = None, **parts: Any) -> None:
+    def note(self, sender: Sender, data: bytes | None = None, **parts: Any) -> None:
         """Something has come."""
-        self._put.send_nowait(line(trio.current_time() - self._start, "server", data, **parts))
+        self._put.send_nowait(line(trio.current_time() - self._start, sender, data, **parts))
 
 
 class Wires(Link):
@@ -93,11 +96,11 @@ class Wires(Link):
                 task_status.started((wire, wire.end_input if isinstance(wire, LineWire) else scope.cancel))
                 while messages := await wire.receive():
                     for message in messages:
-                        self.put(message, stream=stream)
+                        self.note("server", message, stream=stream)
                 with trio.move_on_after(1):
                     if isinstance(wire, LineWire) and wire.process:
                         self.end += f" (its process ended with exit code {await wire.process.wait()})"
-        self.put(ends=True, stream=stream)
+        self.note("server", ends=True, stream=stream)
         if isinstance(wire, LineWire):
             self._put.close()
 
@@ -118,7 +121,7 @@ class Exchanges(Link):
             self._scopes.pop(line.stream, trio.CancelScope()).cancel()
             return
         stream = await self._connections.connect()
-        seen = Connection(cast(Any, self), self._connections.authority.decode(), cast(Any, iter([line.stream])))
+        seen = Connection(self.note, dict, self._connections.authority.decode(), cast(Any, iter([line.stream])))
         seen.ask(line.http.method if line.http else "")
         scope = self._scopes[line.stream] = trio.CancelScope()
         with suppress(trio.BrokenResourceError):  # an answer can have come all the same
@@ -144,14 +147,6 @@ class Exchanges(Link):
         if not scope.cancelled_caught:
             seen.server(b"")
         await trio.aclose_forcefully(stream)
-
-    def note(self, sender: str, data: bytes | None = None, **parts: Any) -> None:
-        """What would be recorded."""
-        if sender == "server":
-            self.put(data, **parts)
-
-    def know(self, **known: str) -> None:
-        """It is known already."""
 
 
 def reachable(target: Target) -> tuple[Transport, ...]:
@@ -181,22 +176,19 @@ async def open_link(
             yield Exchanges(nursery, str(target), trace)
             return
         on_stdio = partial(start, patience=0) if isinstance(target, list) else _in_process
-        opens = {"stdio": on_stdio, "http": _open_faithful, "sse": open_sse, "ws": open_websocket}
+        opens = {"stdio": on_stdio, "http": partial(open_http, kind=Faithful), "sse": open_sse, "ws": open_websocket}
         wires = Wires(nursery, partial(cast(Any, opens[over]), target), byte_by_byte)
         await wires.open()
         yield wires
 
 
-def _open_faithful(url: str) -> AbstractAsyncContextManager[Wire]:
+class Faithful(HttpWire):
     """HTTP that hands on what the server has said, and nothing of its own."""
 
-    class Faithful(HttpWire):
-        def _fail(self, ids: list[Any], what: str, body: bytes = b"") -> None:
-            ids.clear()
-            if body:
-                self.put(body)
-
-    return open_http(url, kind=Faithful)
+    def _fail(self, ids: list[Any], what: str, body: bytes = b"") -> None:
+        ids.clear()
+        if body:
+            self.put(body)
 
 
 def fresh(target: str | Server) -> Server:
@@ -213,19 +205,14 @@ def fresh(target: str | Server) -> Server:
 @asynccontextmanager
 async def _in_process(target: str | Server) -> AsyncIterator[LineWire]:
     """A server on pipes, as if it were a process of its own."""
-    from ..transports.stdio import open_wire
-
     server = fresh(target)
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
 
     async def serve() -> None:
-        try:
+        with os.fdopen(theirs_in), os.fdopen(theirs_out, "w"):
             async with open_wire(theirs_in, theirs_out) as wire:
                 await converse(server, wire)
-        finally:
-            os.close(theirs_in)
-            os.close(theirs_out)
 
     stdin, stdout = trio.lowlevel.FdStream(ours_out), trio.lowlevel.FdStream(ours_in)
     async with stdin, stdout, server.running(), trio.open_nursery() as nursery:
@@ -239,13 +226,10 @@ async def _in_process(target: str | Server) -> AsyncIterator[LineWire]:
 @asynccontextmanager
 async def on_a_port(target: str | Server, over: Transport = "http") -> AsyncIterator[str]:
     """A server on a port of its own: the URL that leads there over a transport."""
-    from ..transports.http.native import serve_http
-    from ..transports.websocket import serve_websocket
-
     server, stopping = fresh(target), trio.Event()
     upgrade = partial(serve_websocket, server, stopping=stopping)
     async with server.running(), trio.open_nursery() as nursery:
-        start = partial(serve_http, server, "127.0.0.1", 0, stopping=stopping, upgrade=upgrade)
-        [(host, port)] = await nursery.start(start)
+        serve = partial(serve_http, server, "127.0.0.1", 0, stopping=stopping, upgrade=upgrade)
+        [(host, port)] = await nursery.start(serve)
         yield f"{'ws' if over == 'ws' else 'http'}://{host}:{port}/{'sse' if over == 'sse' else 'mcp'}"
         nursery.cancel_scope.cancel()

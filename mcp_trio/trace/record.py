@@ -9,29 +9,26 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack, closing, suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 import trio
 
+from ..client_wires import Connections
 from ..serve import address
 from ..transports.http.endpoint import is_loopback
 from ..transports.outbox import GONE
 from ..transports.stdio import _Pipe, claim
 from .format import VERSION, Header, Sender, Transport, encode, line
-
-if TYPE_CHECKING:
-    from ..client_wires import Connections
-    from .taps import Connection
+from .taps import Connection, public, say
 
 # Looks at what one side has sent; nothing is its end.
 Tap = Callable[[bytes], None]
@@ -40,18 +37,6 @@ Change = Callable[[bytes], bytes]
 LOST = (*GONE, OSError)
 # Seconds of silence that end the output of a server whose process is over, while something else holds its pipe.
 LAST_WORDS = 1.0
-
-
-def say(problem: str) -> None:
-    """One plain line on stderr."""
-    with suppress(OSError, ValueError):  # nobody reads it
-        print(f"record: {problem}", file=sys.stderr, flush=True)
-
-
-def public(url: str) -> str:
-    """A URL, or its path, without what may be secret: who asks, and the values in its query."""
-    place, mark, query = re.sub("(?<=://)[^/?#]*@", "", url).partition("?")
-    return place + mark + re.sub("=[^&]*", "=", query)
 
 
 def create(path: Path) -> Path:
@@ -214,41 +199,38 @@ async def record_stdio(command: Sequence[str], recorder: Recorder) -> int:
 
     Raises OSError where it cannot be started.
     """
+    asks, answers = Lines(recorder, "client"), Lines(recorder, "server")
     with closing(recorder), claim() as descriptors, ExitStack() as at_end:
         signals = at_end.enter_context(trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM))
-        client = [Descriptor(fd) for fd in descriptors]
-        for end in client:
+        from_client, to_client = ends = [Descriptor(fd) for fd in descriptors]
+        for end in ends:
             at_end.callback(end.restore)
-        process = await trio.lowlevel.open_process(list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process: Any = await trio.lowlevel.open_process(list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         at_end.callback(process.kill)
-        return await _converse(client, process, signals, recorder)
+        from_server = Descriptor(process.stdout.fileno())
 
+        async def pass_on(source: Any, sink: Any, tap: Tap, reader: str) -> None:
+            if not await recorder.copy(source, sink, tap):
+                say(f"the {reader} does not read any more")
+                await source.aclose()  # so that who writes learns of it, as we did
 
-async def _converse(client: list[Descriptor], process: Any, signals: AsyncIterator[int], recorder: Recorder) -> int:
-    to_server, from_server = Descriptor(process.stdin.fileno()), Descriptor(process.stdout.fileno())
-    asks, answers = Lines(recorder, "client"), Lines(recorder, "server")
-    all_said = trio.Event()
+        async def pass_signals() -> None:
+            async for number in signals:
+                process.send_signal(number)
 
-    async def pass_on(source: Descriptor, sink: Descriptor, tap: Tap, reader: str, over: trio.Event) -> None:
-        if not await recorder.copy(source, sink, tap):
-            say(f"the {reader} does not read any more")
-            await source.aclose()  # so that who writes learns of it, as we did
-        over.set()
+        async def end_its_output() -> None:
+            await process.wait()
+            while True:
+                await trio.sleep(LAST_WORDS)
+                from_server.stop()
 
-    async def pass_signals() -> None:
-        async for number in signals:
-            process.send_signal(number)
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(pass_on, client[0], to_server, asks, "server", trio.Event())
-        nursery.start_soon(pass_on, from_server, client[1], answers, "client", all_said)
-        nursery.start_soon(pass_signals)
-        code: int = await process.wait()
-        while not all_said.is_set():
-            with trio.move_on_after(LAST_WORDS):
-                await all_said.wait()
-            from_server.stop()
-        nursery.cancel_scope.cancel()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(pass_on, from_client, process.stdin, asks, "server")
+            nursery.start_soon(pass_signals)
+            nursery.start_soon(end_its_output)
+            await pass_on(from_server, to_client, answers, "client")
+            code: int = await process.wait()
+            nursery.cancel_scope.cancel()
     answers(b"")
     if code or not asks.ended:
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
@@ -266,9 +248,6 @@ async def record_network(
 
     Started in a nursery, it gives its own URL. Raises ValueError, OSError.
     """
-    from ..client_wires import Connections
-    from .taps import Connection
-
     recorder.know(transport="http")  # unless it turns out to be more
     with closing(recorder):
         upstream, numbers = Connections(url), count(1)
@@ -279,18 +258,18 @@ async def record_network(
         task_status.started(urlsplit(url)._replace(scheme=scheme, netloc=own).geturl())
 
         async def serve(client: trio.SocketStream) -> None:
-            await _stand_in(client, upstream, Connection(recorder, own, numbers))
+            await _stand_in(client, upstream, recorder, Connection(recorder.note, recorder.know, own, numbers))
 
         await trio.serve_listeners(serve, listeners)
 
 
-async def _stand_in(client: trio.SocketStream, upstream: "Connections", taps: "Connection") -> None:
+async def _stand_in(client: trio.SocketStream, upstream: Connections, recorder: Recorder, taps: Connection) -> None:
     """Pass on what both sides of one connection say, and how they end."""
-    change = bytes if is_loopback(upstream.host) else _renamed(upstream.authority, taps)
+    change = bytes if is_loopback(upstream.host) else _renamed(upstream.authority, recorder, taps)
 
     async def pass_on(source: Any, sink: Any, tap: Tap, change: Change) -> None:
         try:
-            await taps.recorder.copy(source, sink, tap, change)
+            await recorder.copy(source, sink, tap, change)
         except LOST:
             tap(b"")
             _reset(client)
@@ -320,14 +299,14 @@ def _reset(stream: trio.SocketStream) -> None:
     stream.socket.close()
 
 
-def _renamed(name: bytes, taps: "Connection") -> Change:
+def _renamed(name: bytes, recorder: Recorder, taps: Connection) -> Change:
     """Changes Host, and nothing else: a server elsewhere refuses who comes under a name that is not its own."""
     host = b"\r\nHost: %b\r\n" % name
     held = bytearray()  # a head that is not whole yet
 
     def change(data: bytes) -> bytes:
         held.extend(data)
-        taps.recorder.look()
+        recorder.look()
         if taps.client.reads_head:
             return b""
         # No JSON body has such a line: within a string a line end is escaped.

@@ -1,8 +1,10 @@
 """What looks at the bytes of a network connection once they have passed, and notes what they say."""
 
 import re
+import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import httptools
@@ -10,12 +12,23 @@ from msgspec import UNSET, Struct
 
 from ..client_sse import Parser
 from .format import Http, Sender
-from .record import Recorder, public, say
 
 KEPT = frozenset("accept allow content-encoding content-type last-event-id origin retry-after www-authenticate".split())
 EVENT_FIELDS = ("id", "event", "retry")
 # With it the parser takes what follows for another protocol. A server that does not speak that goes on in this one.
 OTHER_UPGRADE = re.compile(rb"\r\nupgrade:(?! *websocket)", re.IGNORECASE)
+
+
+def say(problem: str) -> None:
+    """One plain line on stderr."""
+    with suppress(OSError, ValueError):  # nobody reads it
+        print(f"record: {problem}", file=sys.stderr, flush=True)
+
+
+def public(url: str) -> str:
+    """A URL, or its path, without what may be secret: who asks, and the values in its query."""
+    place, mark, query = re.sub("(?<=://)[^/?#]*@", "", url).partition("?")
+    return place + mark + re.sub("=[^&]*", "=", query)
 
 
 class Exchange(Struct):
@@ -30,8 +43,8 @@ class Exchange(Struct):
 class Connection:
     """The taps of one connection: `client` and `server` take what that side sends, nothing at its end."""
 
-    def __init__(self, recorder: Recorder, own: str, numbers: Iterator[int]) -> None:
-        self.recorder = recorder
+    def __init__(self, note: Callable[..., None], know: Callable[..., Any], own: str, numbers: Iterator[int]) -> None:
+        self.note, self.know = note, know  # as a recorder does
         self.waiting: deque[Exchange] = deque()  # those whose response is not complete
         self._numbers, self._own = numbers, (own, f"localhost:{own.rpartition(':')[2]}")
         self._last: Exchange | None = None
@@ -93,7 +106,7 @@ class Side:
 
     def _note(self, exchange: Exchange, data: bytes | None = None, **about: Any) -> None:
         stream = UNSET if self._frames and exchange.stream == 1 else exchange.stream  # a first WebSocket has no number
-        self._connection.recorder.note(self._sender, data, stream=stream, **about)
+        self._connection.note(self._sender, data, stream=stream, **about)
 
     def _end(self) -> None:
         if self.reads_head:
@@ -150,7 +163,7 @@ class Side:
             self._exchange = self._connection.ask(self._parser.get_method().decode())
             self._http = Http(self._exchange.method, public(self._path), headers=headers)
         elif (status := self._parser.get_status_code()) == 101:
-            self._connection.recorder.know(transport="ws")
+            self._connection.know(transport="ws")
             for side in (self, self._connection.client):
                 side.speak_frames(self._connection.asked(), self._headers.get("sec-websocket-extensions", ""))
         elif status > 199:  # else it is not the last word
@@ -171,7 +184,7 @@ class Side:
             if self._exchange and (data or event):  # else a comment
                 self._note(self._exchange, "\n".join(data).encode() if data else None, event=event)
             if event.get("event") == "endpoint":
-                self._connection.recorder.know(transport="sse")
+                self._connection.know(transport="sse")
 
     def on_message_complete(self) -> None:
         if self._exchange and not self._frames:
