@@ -1,6 +1,5 @@
 """The format of a trace: JSON Lines, first a header, then a line a message. traces/README.md describes it."""
 
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -10,6 +9,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from ..loading import Problem
 
 VERSION = 1
+# What decoding raises where the data are not what is wanted.
+NOT_THAT = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 T = TypeVar("T")
 Transport = Literal["stdio", "http", "sse", "ws"]
 Sender = Literal["client", "server"]
@@ -71,6 +72,17 @@ class Line(Struct, kw_only=True, omit_defaults=True):
             raise ValueError("neither message, raw, http, event nor ends: nothing was sent")
 
     @property
+    def content(self) -> Any:
+        """The message, decoded; None where there is none."""
+        return parsed(self.message)
+
+    @property
+    def parts(self) -> list[Any]:
+        """The messages of a batch, or the one that is there."""
+        content = self.content
+        return content if isinstance(content, list) else [content]
+
+    @property
     def data(self) -> bytes | None:
         """The bytes of the message, or of what is none; None where neither was sent."""
         if isinstance(self.raw, str):
@@ -95,6 +107,14 @@ def encode(part: Header | Line) -> bytes:
     return msgspec.json.encode(part) + b"\n"
 
 
+def parsed(data: bytes | Raw | UnsetType, type: Any = Any) -> Any:
+    """JSON as that type; None if it is something else."""
+    try:
+        return msgspec.json.decode(data, type=type)  # type: ignore[arg-type]
+    except (*NOT_THAT, TypeError):
+        return None
+
+
 def line(t: float, sender: Sender, data: bytes | None = None, **about: Any) -> Line:
     """What a side has sent, as a message or as what else it is. `about` are the other keys of the line."""
     if data is not None:
@@ -103,10 +123,9 @@ def line(t: float, sender: Sender, data: bytes | None = None, **about: Any) -> L
 
 
 def _contents(data: bytes, event: dict[str, str] | UnsetType) -> dict[str, Any]:
-    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        if isinstance(msgspec.json.decode(data), dict | list):
-            # A line end can only stand between tokens: within a string it is escaped.
-            return {"message": Raw(data.strip().replace(b"\n", b" ").replace(b"\r", b" ")), "event": event or UNSET}
+    if isinstance(parsed(data), dict | list):
+        # A line end can only stand between tokens: within a string it is escaped.
+        return {"message": Raw(data.strip().replace(b"\n", b" ").replace(b"\r", b" ")), "event": event or UNSET}
     if event is UNSET:
         return {"raw": data.decode("latin-1")}
     return {"event": {**event, "data": data.decode(errors="replace")}}
@@ -138,6 +157,6 @@ class _Version(Struct):
 def _decoded(path: Path, number: int, row: bytes, type: type[T]) -> T:
     try:
         return msgspec.json.decode(row, type=type)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
+    except NOT_THAT as problem:
         what = "no line of a trace" if number > 1 else "no header of a trace"
         raise BadTrace(f"{path}:{number}: {what}: {problem}") from None

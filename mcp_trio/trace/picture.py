@@ -7,13 +7,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import partial
 from itertools import accumulate
-from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from ..protocol.model import Json
-from .format import Line, Trace
+from .format import Line, Trace, parsed
 
 # The kinds of what passes, each with its colour in a terminal. A question is a request of the server's; `wire` is a
 # head or an end without a message.
@@ -70,11 +69,11 @@ def _join(asked: Step, answer: Step, number: int) -> None:
 
 
 def _steps_of(line: Line) -> Iterator[Step]:
-    batch = _parsed(line.message, list[Raw]) or []
+    batch = parsed(line.message, list[Raw]) or []
     wire, head = list(_wire(line)), (line.http.headers if line.http else {}) | (line.event or {})
     fields, time = [f"{key}: {value}" for key, value in head.items()], f"{line.t:.4f}"[:10]
     for number, data in enumerate(batch or [line.data or b""], 1):
-        parts = _parsed(data, dict[str, Raw]) or {} if line.message else {}
+        parts = parsed(data, dict[str, Raw]) or {} if line.message else {}
         kind, id, method = _kind(line, parts), _text(parts.get("id", b"")), _text(parts.get("method", b"")).strip('"')
         carried = next((parts[key] for key in ("params", "result", "error") if key in parts), b"" if method else data)
         value = printable(", ".join(fields)) if kind == "wire" else _text(carried)
@@ -93,7 +92,7 @@ def _kind(line: Line, parts: Json) -> str:
 
 
 def _label(kind: str, id: str, method: str, carried: bytes | Raw) -> str:
-    said = _parsed(carried, Json) or {} if kind != "response" else {}
+    said = parsed(carried, Json) or {} if kind != "response" else {}
     subject = [str(said[key]) for key in SUBJECTS if key in said][:1]
     progress = "/".join(str(said[key]) for key in ("progress", "total") if key in said)
     what = {"response": "result", "raw": "no message", "wire": ""}.get(kind, method or kind)
@@ -111,17 +110,9 @@ def _wire(line: Line) -> Iterator[str]:
         yield f"ends {of}" if line.ends else of
 
 
-def _parsed(data: Any, type: Any) -> Any:
-    """The data as that type; None if it is something else."""
-    try:
-        return msgspec.json.decode(data, type=type)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError):
-        return None
-
-
 def _text(data: bytes | Raw, indent: int = 0) -> str:
     """JSON for people, its keys and numbers untouched; what is none, as it was."""
-    whole = bytes(data) if _parsed(data, Raw) is None else msgspec.json.format(bytes(data), indent=indent)
+    whole = bytes(data) if parsed(data, Raw) is None else msgspec.json.format(bytes(data), indent=indent)
     text = whole.decode("utf-8", "backslashreplace")
     return "\n".join(map(printable, text.split("\n"))) if indent else printable(text)
 

@@ -99,8 +99,7 @@ class Recorder:
     def note(self, sender: Sender, data: bytes | None = None, **about: Any) -> None:
         """One line: what a side has sent, be it a message or not. `about` are the other keys of the line."""
         noted = line(time.monotonic() - self._began, sender, data, **about)
-        message = msgspec.json.decode(noted.message or b"[]")
-        for part in message if isinstance(message, list) else [message]:
+        for part in noted.parts:
             self._learn(sender, part)
         self._write(encode(noted))
 

@@ -61,13 +61,13 @@ def ways(trace: Trace, over: Transport) -> tuple[str, ...]:
 
 def _depends_on_answers(trace: Trace) -> bool:
     """Whether its client answers questions, or repeats what the server has chosen."""
-    messages = [_decoded(line) for line in trace.lines if line.sender == "client" and line.message]
-    return any(at(part, place) is not ABSENT for message in messages for part, place in _repeated(message))
+    asked = [part for line in trace.lines if line.sender == "client" and line.message for part in line.parts]
+    return any(at(part, place) is not ABSENT for part, place in _repeated(asked))
 
 
-def _repeated(message: Any) -> Iterator[tuple[Any, Place]]:
-    """Where a client's message can have what the server has chosen."""
-    for part in message if isinstance(message, list) else [message]:
+def _repeated(asked: list[Any]) -> Iterator[tuple[Any, Place]]:
+    """Where a client's messages can have what the server has chosen."""
+    for part in asked:
         yield part, ("params", "cursor")
         yield part, ("params", "requestState")
         if at(part, ["method"]) is ABSENT:
@@ -83,13 +83,6 @@ def _chosen(message: Any, place: Place) -> Iterator[Place]:
         yield (*place, "params", "requestId")
     yield (*place, "result", "nextCursor")
     yield (*place, "result", "requestState")
-
-
-def _decoded(line: Line) -> Any:
-    try:
-        return msgspec.json.decode(line.message or b"null")
-    except RecursionError:
-        return None
 
 
 def _alone(line: Line, over: Transport) -> Line | None:
@@ -173,8 +166,7 @@ class Replay:
         self.messages += line.data is not None
         if line.ends:
             self._may_end.add(line.stream)
-        message = _decoded(line)
-        for part in message if isinstance(message, list) else [message]:
+        for part in line.parts:
             method, id = at(part, ["method"]), shown(at(part, ["id"]))
             if method == "notifications/cancelled":
                 self._owed.discard(shown(at(part, ["params", "requestId"])))
@@ -188,8 +180,8 @@ class Replay:
         if line.http:
             headers = {name: self._new.get(shown(value), value) for name, value in line.http.headers.items()}
             line = structs.replace(line, http=structs.replace(line.http, headers=headers))
-        message = _decoded(line)
-        for part, (*path, name) in _repeated(message):
+        message = line.content
+        for part, (*path, name) in _repeated(message if isinstance(message, list) else [message]):
             if (new := self._new.get(shown(at(part, [*path, name])), ABSENT)) is not ABSENT:
                 at(part, path)[name] = new
                 line = structs.replace(line, message=Raw(msgspec.json.encode(message)))
@@ -234,7 +226,7 @@ class Replay:
         with trio.move_on_after(TO_END if self.over == "stdio" else 0):
             await link.end_input()
             async for came in link.come:
-                if shown(at(_decoded(came), ["id"])) not in self._owed:
+                if shown(at(came.content, ["id"])) not in self._owed:
                     self._take(came, link)
 
     def _key(self, line: Line) -> tuple[Any, str]:
@@ -242,7 +234,7 @@ class Replay:
         if line.http:
             return line.stream, HEAD
         if line.message:
-            return line.stream, self._words(_decoded(line))
+            return line.stream, self._words(line.content)
         return line.stream, NO_JSON if line.raw is not UNSET else EVENT if line.event else END
 
     def _words(self, message: Any) -> str:
@@ -287,7 +279,7 @@ class Replay:
     def _match(self, number: int, what: str, came: Line) -> None:
         self._open.pop(number, None)
         stream = self._lines[number].stream
-        for request in {self._request(_decoded(self._lines[number])), stream if stream in self._posts else ""} - {""}:
+        for request in {self._request(self._lines[number].content), stream if stream in self._posts else ""} - {""}:
             if (latest := self._latest.get(request, 0)) > number:
                 self.findings.append(Finding(number, f"{what} came behind line {latest}, of the same request"))
             self._latest[request] = max(latest, number)

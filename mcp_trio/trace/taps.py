@@ -75,17 +75,18 @@ class Side:
         self._asks = sender == "client"
         self._exchange: Exchange | None = None  # the one that is read
         self._frames: Any = None  # what reads them, on a WebSocket
-        self._behind = self._latest = b""
+        self._behind = bytearray()  # what has come behind a request to upgrade
+        self._latest = b""
         self._over = False
         self.renew()
 
     def renew(self) -> None:
-        """Read HTTP, first what has come behind a request to upgrade."""
+        """Read HTTP."""
         self._parser: Any = (httptools.HttpRequestParser if self._asks else httptools.HttpResponseParser)(self)
         self._go_on_with(self._read_http)
 
     def _go_on_with(self, read: Any) -> None:
-        self._read, behind, self._behind = read, self._behind, b""
+        self._read, behind, self._behind = read, bytes(self._behind), bytearray()
         if behind:
             self(behind)
 
@@ -111,8 +112,7 @@ class Side:
     def _end(self) -> None:
         if self.reads_head:
             raise ValueError("it ended within a head")
-        if self._exchange and not self._frames:
-            self._complete(self._exchange)
+        self.on_message_complete()
         for exchange in self._connection.waiting:
             self._connection.client.release(exchange)
             if self._frames or not exchange.ended:
@@ -133,14 +133,11 @@ class Side:
             self._parser.feed_data(OTHER_UPGRADE.sub(b"\r\nx-upgrade:", data))
         except httptools.HttpParserUpgrade as upgrade:
             if self._asks:
-                self._read = self._wait
+                self._read = self._behind.extend
             self._read(data[upgrade.args[0] :])
         if self._exchange and self._exchange.method == "HEAD":  # the parser waits for a body that does not come
-            self._complete(self._exchange)
+            self.on_message_complete()
             self.renew()
-
-    def _wait(self, data: bytes) -> None:
-        self._behind += data
 
     def on_message_begin(self) -> None:
         self.reads_head = True
@@ -186,12 +183,10 @@ class Side:
             if event.get("event") == "endpoint":
                 self._connection.know(transport="sse")
 
-    def on_message_complete(self) -> None:
-        if self._exchange and not self._frames:
-            self._complete(self._exchange)
-
-    def _complete(self, exchange: Exchange) -> None:
-        """All of it has come, or all that will."""
+    def on_message_complete(self) -> None:  # or all of it has come that will
+        exchange = self._exchange
+        if exchange is None or self._frames:
+            return
         if self._asks and self._parser.should_upgrade():
             exchange.held = {"http": self._http}
         elif self._events is None:
