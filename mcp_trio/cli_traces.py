@@ -35,7 +35,10 @@ def _in_colour() -> bool:
 
 def replay_arguments(parser: Parser) -> None:
     """What replay takes."""
-    from .cli import PROG, _timeout
+    from .cli import PROG, _one_of, _timeout
+
+    def transports(text: str) -> list[str]:
+        return [_one_of(TRANSPORTS)(name) for name in text.split(",")]
 
     parser.usage = f"{PROG} replay [OPTION...] TRACE... [SPEC | URL | -- COMMAND...]"
     parser.add_argument(
@@ -45,21 +48,13 @@ def replay_arguments(parser: Parser) -> None:
         help="a file *.jsonl, or a folder that is searched for them. The last word, where it is neither, is the target;"
         " without one each trace is replayed against the file or module that its header names",
     )
-    parser.add_argument(
-        "--over", metavar="NAMES", type=_transports, default=(), help=f"of {','.join(TRANSPORTS)} (all)"
-    )
+    parser.add_argument("--over", metavar="NAMES", type=transports, default=(), help=f"of {','.join(TRANSPORTS)} (all)")
     parser.add_argument("--timeout", metavar="SECONDS", type=_timeout, default=10.0, help="for what has to come (10)")
     changes = parser.add_mutually_exclusive_group()
     changes.add_argument("--update", action="store_true", help="rewrite the traces that differ with what came")
     changes.add_argument(
         "--stabilise", action="store_true", help="have each trace ignore what differs from one replay to the next"
     )
-
-
-def _transports(text: str) -> list[str]:
-    from .cli import _one_of
-
-    return [_one_of(TRANSPORTS)(name) for name in text.split(",")]
 
 
 def replay(options: argparse.Namespace) -> int:

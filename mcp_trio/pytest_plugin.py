@@ -51,11 +51,11 @@ class TraceFile(pytest.File):
 
         try:
             trace = format.read(self.path)
-            server = self._server() or runs.server_of(trace)
+            self.server = self._server() or runs.server_of(trace)
         except (Problem, ValueError) as problem:
             raise self.CollectError(str(problem)) from None
-        over = [one for one in replay.holds_on(trace) if one in hosts.reachable(server)]
-        return [TraceTest.from_parent(self, name=one, server=server) for one in over]
+        over = [one for one in replay.holds_on(trace) if one in hosts.reachable(self.server)]
+        return [TraceTest.from_parent(self, name=one) for one in over]
 
     def _server(self) -> str | list[str]:
         """The ini option; a file is looked for beside the file that has it."""
@@ -73,18 +73,14 @@ class TraceTest(pytest.Item):
 
     obj = None  # pytest-trio looks at that of each item
 
-    def __init__(self, *, server: str | list[str], **options: Any) -> None:
-        super().__init__(**options)
-        self._server = server
-
     def runtest(self) -> None:
         """Replay it; what differs is told without the way here."""
         import trio
 
         from .trace import runs
 
-        over: Any = self.name
-        [result] = trio.run(runs.replay_all, [self.path], self._server, [over])
+        test: Any = self
+        [result] = trio.run(runs.replay_all, [self.path], test.parent.server, [test.name])
         if told := list(runs.told(result)):
             pytest.fail("\n".join(told), pytrace=False)
 

@@ -118,17 +118,15 @@ def parsed(data: bytes | Raw | UnsetType, type: Any = Any) -> Any:
 def line(t: float, sender: Sender, data: bytes | None = None, **about: Any) -> Line:
     """What a side has sent, as a message or as what else it is. `about` are the other keys of the line."""
     if data is not None:
-        about |= _contents(data, about.get("event", UNSET))
+        if isinstance(parsed(data), dict | list):
+            # A line end can only stand between tokens: within a string it is escaped.
+            about["message"] = Raw(data.strip().replace(b"\n", b" ").replace(b"\r", b" "))
+            about["event"] = about.get("event") or UNSET
+        elif "event" in about:
+            about["event"] = {**about["event"], "data": data.decode(errors="replace")}
+        else:
+            about["raw"] = data.decode("latin-1")
     return Line(t=round(t, 6), sender=sender, **about)
-
-
-def _contents(data: bytes, event: dict[str, str] | UnsetType) -> dict[str, Any]:
-    if isinstance(parsed(data), dict | list):
-        # A line end can only stand between tokens: within a string it is escaped.
-        return {"message": Raw(data.strip().replace(b"\n", b" ").replace(b"\r", b" ")), "event": event or UNSET}
-    if event is UNSET:
-        return {"raw": data.decode("latin-1")}
-    return {"event": {**event, "data": data.decode(errors="replace")}}
 
 
 def read(path: Path) -> Trace:

@@ -117,16 +117,24 @@ class Exchanges(Link):
 
     async def send(self, line: Line) -> None:
         """Send a request, or close its connection."""
-        if line.ends:
-            self._scopes.pop(line.stream, trio.CancelScope()).cancel()
-            return
+        if not line.ends:
+            self._scopes[line.stream] = await self._nursery.start(self._exchange, line)
+        elif line.stream in self._scopes:
+            self._scopes[line.stream].cancel()
+
+    async def _exchange(self, line: Line, *, task_status: trio.TaskStatus[trio.CancelScope]) -> None:
         stream = await self._connections.connect()
         seen = Connection(self.note, dict, self._connections.authority.decode(), cast(Any, iter([line.stream])))
         seen.ask(line.http.method if line.http else "")
-        scope = self._scopes[line.stream] = trio.CancelScope()
         with suppress(trio.BrokenResourceError):  # an answer can have come all the same
             await stream.send_all(self._request(line))
-        self._nursery.start_soon(self._read, stream, scope, seen)
+        with trio.CancelScope() as scope, suppress(trio.BrokenResourceError):
+            task_status.started(scope)
+            while seen.waiting and (chunk := await stream.receive_some()):
+                seen.server(bytes(chunk))
+        if not scope.cancelled_caught:
+            seen.server(b"")
+        await trio.aclose_forcefully(stream)
 
     def _request(self, line: Line) -> bytes:
         data = line.data or b""
@@ -139,14 +147,6 @@ class Exchanges(Link):
         path = self._endpoint if line.http.path.partition("?")[0] == self._recorded else line.http.path
         lines = [f"{line.http.method} {path} HTTP/1.1", *(f"{name}: {headers[name]}" for name in headers)]
         return "".join(f"{one}\r\n" for one in [*lines, ""]).encode("latin-1") + data
-
-    async def _read(self, stream: trio.abc.Stream, scope: trio.CancelScope, seen: Connection) -> None:
-        with scope, suppress(trio.BrokenResourceError):
-            while seen.waiting and (chunk := await stream.receive_some()):
-                seen.server(bytes(chunk))
-        if not scope.cancelled_caught:
-            seen.server(b"")
-        await trio.aclose_forcefully(stream)
 
 
 def reachable(target: Target) -> tuple[Transport, ...]:

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
@@ -56,13 +57,10 @@ def ways(trace: Trace, over: Transport) -> tuple[str, ...]:
     """How a trace can be sent over a transport."""
     if over != "stdio":
         return (LINE_BY_LINE,)
-    return WAYS[:2] if trace.header.paced or _depends_on_answers(trace) else WAYS
-
-
-def _depends_on_answers(trace: Trace) -> bool:
-    """Whether its client answers questions, or repeats what the server has chosen."""
+    # Whether its client answers questions, or repeats what the server has chosen.
     asked = [part for line in trace.lines if line.sender == "client" and line.message for part in line.parts]
-    return any(at(part, place) is not ABSENT for part, place in _repeated(asked))
+    depends = any(at(part, place) is not ABSENT for part, place in _repeated(asked))
+    return WAYS[:2] if trace.header.paced or depends else WAYS
 
 
 def _repeated(asked: list[Any]) -> Iterator[tuple[Any, Place]]:
@@ -93,20 +91,21 @@ def _alone(line: Line, over: Transport) -> Line | None:
     return structs.replace(line, stream=UNSET, http=UNSET, event=UNSET, ends=ends)
 
 
+@dataclass(eq=False)
 class Replay:
     """One replay of one trace, on one transport."""
 
-    def __init__(
-        self, trace: Trace, over: Transport, way: str = LINE_BY_LINE, timeout: float = TIMEOUT, patient: bool = False
-    ) -> None:
-        self.trace = trace
-        self.over = over
-        self.way = way
-        self.findings: list[Finding] = []
-        self.messages = 0
-        self.stopped = False  # before its end
-        self._timeout = timeout
-        self._patient = patient  # goes on when something does not come
+    trace: Trace
+    over: Transport
+    way: str = LINE_BY_LINE
+    timeout: float = TIMEOUT
+    patient: bool = False  # goes on when something does not come
+    findings: list[Finding] = field(default_factory=list)
+    messages: int = 0
+    stopped: bool = False  # before its end
+
+    def __post_init__(self) -> None:
+        trace, over = self.trace, self.over
         self._new: dict[str, Any] = {}  # what the server has chosen: recorded -> now
         self._old: dict[str, Any] = {}  # and back
         self._asked: set[str] = set()  # the ids of the client's requests,
@@ -189,23 +188,23 @@ class Replay:
 
     async def _until(self, number: int, link: Link) -> None:
         """Take what comes until each line before this one has."""
-        with trio.move_on_after(self._timeout) as scope:
+        with trio.move_on_after(self.timeout) as scope:
             while self._open and next(iter(self._open)) < number and not self.stopped:
                 awaited = len(self._open)
                 self._take(await link.come.receive(), link)
                 if len(self._open) < awaited:  # else it says something, and not that
-                    scope.deadline = trio.current_time() + self._timeout
+                    scope.deadline = trio.current_time() + self.timeout
         if scope.cancelled_caught:
-            self._give_up(number, f"did not come within {self._timeout:g} s")
+            self._give_up(number, f"did not come within {self.timeout:g} s")
         with suppress(trio.WouldBlock, trio.EndOfChannel):  # what has come too early
             while not self.stopped:
                 self._take(link.come.receive_nowait(), link)
 
     async def _send(self, line: Line, link: Link) -> None:
-        with trio.move_on_after(self._timeout) as scope:
+        with trio.move_on_after(self.timeout) as scope:
             await link.send(line)
         if scope.cancelled_caught:
-            self.findings.append(Finding(self._passed, f"could not be sent within {self._timeout:g} s"))
+            self.findings.append(Finding(self._passed, f"could not be sent within {self.timeout:g} s"))
             self.stopped = True
 
     def _give_up(self, before: int, why: str, stream: Any = None) -> None:
@@ -214,7 +213,7 @@ class Replay:
             if stream in (None, where):
                 self.findings.append(Finding(number, f"{what} {why}"))
                 del self._open[number]
-                self.stopped = not self._patient or stream is UNSET
+                self.stopped = not self.patient or stream is UNSET
 
     async def _look_for_more(self, link: Link) -> None:
         """Whether more comes; when the input is ended for this alone, a server may answer what it still owes."""
