@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     import argparse
 
     from .cli import Parser
-    from .trace.format import Trace, Transport
-    from .trace.hosts import Target
+    from .trace.format import Trace
     from .trace.record import Recorder
 
-TRANSPORTS: tuple[Transport, ...] = ("stdio", "http", "sse", "ws")
+TRANSPORTS = ("stdio", "http", "sse", "ws")
 
 
 def _in_colour() -> bool:
@@ -65,7 +64,7 @@ def replay(options: argparse.Namespace) -> int:
     from .trace import runs
 
     words = list(options.words)
-    target: Target | None = options.command or None
+    target = options.command or None
     if target is None and not _is_trace(words[-1]):
         target = words.pop()
     for other in [word for word in words if not _is_trace(word)]:
@@ -176,12 +175,11 @@ def record(options: argparse.Namespace) -> int:
         raise Problem("a command is recorded on standard input and output, so that --listen is out of place")
     if options.output.is_dir():
         raise Problem(f"{options.output} is a folder; name a file")
-    transport: Transport = "http" if options.listen else "stdio"
     about = {"server": " ".join(options.command) or spec, "client": options.client, "title": options.title}
     path = None
     try:
         path = create(options.output)
-        recorder = Recorder(path, transport=transport, **about)
+        recorder = Recorder(path, **about)
         if not options.listen:
             command = options.command or [sys.executable, "-m", "mcp_trio", "run", spec]
             return trio.run(record_stdio, command, recorder)

@@ -42,6 +42,7 @@ class Link:
         self._nursery = nursery
         self._put, self.come = trio.open_memory_channel[Line](math.inf)
         self._start = trio.current_time()
+        self._ends: dict[Any, Callable[[], None]] = {}  # what ends each stream from this side
 
     async def send(self, line: Line) -> None:
         """Put on the wire what a client's line says."""
@@ -49,6 +50,8 @@ class Link:
 
     async def end_input(self) -> None:
         """Show the server, where it can be shown, that nothing more will be sent."""
+        for end in self._ends.values():
+            end()
 
     def note(self, sender: Sender, data: bytes | None = None, **parts: Any) -> None:
         """Something has come."""
@@ -62,13 +65,13 @@ class Wires(Link):
         super().__init__(nursery)
         self._open = open_wire
         self._byte_by_byte = byte_by_byte
-        self._wires: dict[Any, tuple[Wire | LineWire, Callable[[], None]]] = {}  # with what ends each from this side
+        self._wires: dict[Any, Wire | LineWire] = {}
 
     async def open(self, stream: Any = UNSET) -> None:
         """Open another wire. Raises Problem."""
         try:
             with trio.fail_after(TO_OPEN):
-                self._wires[stream] = await self._nursery.start(self._read, stream)
+                self._wires[stream], self._ends[stream] = await self._nursery.start(self._read, stream)
         except trio.TooSlowError:
             raise Problem(f"there is somebody, but no conversation within {TO_OPEN:g} s") from None
 
@@ -76,7 +79,7 @@ class Wires(Link):
         """Send a message, or let what a line ends end."""
         if line.stream not in self._wires:
             await self.open(line.stream)
-        wire, end = self._wires[line.stream]
+        wire = self._wires[line.stream]
         if line.data is not None and self._byte_by_byte and isinstance(wire, LineWire):
             data, size = line.data + b"\n", 1 + len(line.data) // LONG
             for at in range(0, len(data), size):
@@ -84,11 +87,7 @@ class Wires(Link):
         elif line.data is not None:
             wire.send(line.data)
         if line.ends:
-            end()
-
-    async def end_input(self) -> None:
-        for _, end in self._wires.values():
-            end()
+            self._ends[line.stream]()
 
     async def _read(self, stream: Any, *, task_status: trio.TaskStatus[tuple[Wire, Callable[[], None]]]) -> None:
         with trio.CancelScope() as scope:
@@ -113,23 +112,22 @@ class Exchanges(Link):
         posts = [line.http.path.partition("?")[0] for line in trace.lines if line.http and line.http.method == "POST"]
         self._recorded, self._endpoint = max(posts, key=posts.count, default=""), target_of(url)
         self._connections = Connections(url)
-        self._scopes: dict[Any, trio.CancelScope] = {}
 
     async def send(self, line: Line) -> None:
         """Send a request, or close its connection."""
         if not line.ends:
-            self._scopes[line.stream] = await self._nursery.start(self._exchange, line)
-        elif line.stream in self._scopes:
-            self._scopes[line.stream].cancel()
+            self._ends[line.stream] = await self._nursery.start(self._exchange, line)
+        elif line.stream in self._ends:
+            self._ends[line.stream]()
 
-    async def _exchange(self, line: Line, *, task_status: trio.TaskStatus[trio.CancelScope]) -> None:
+    async def _exchange(self, line: Line, *, task_status: trio.TaskStatus[Callable[[], None]]) -> None:
         stream = await self._connections.connect()
         seen = Connection(self.note, dict, self._connections.authority.decode(), cast(Any, iter([line.stream])))
         seen.ask(line.http.method if line.http else "")
         with suppress(trio.BrokenResourceError):  # an answer can have come all the same
             await stream.send_all(self._request(line))
         with trio.CancelScope() as scope, suppress(trio.BrokenResourceError):
-            task_status.started(scope)
+            task_status.started(scope.cancel)
             while seen.waiting and (chunk := await stream.receive_some()):
                 seen.server(bytes(chunk))
         if not scope.cancelled_caught:

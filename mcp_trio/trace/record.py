@@ -58,8 +58,8 @@ class Recorder:
     The header is there from the start, with room for the revision and `paced`, put in when the conversation tells them.
     """
 
-    def __init__(self, path: Path, *, server: str, client: str = "", title: str = "", transport: Transport) -> None:
-        self.header = Header(mcp_trace=VERSION, title=title, transport=transport, server=server, client=client)
+    def __init__(self, path: Path, *, transport: Transport = "stdio", **about: Any) -> None:
+        self.header = Header(mcp_trace=VERSION, transport=transport, **about)
         self._path = path
         self._file: int | None = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         self._began = time.monotonic()
