@@ -122,7 +122,8 @@ class Exchanges(Link):
 
     async def _exchange(self, line: Line, *, task_status: trio.TaskStatus[Callable[[], None]]) -> None:
         stream = await self._connections.connect()
-        seen = Connection(self.note, dict, self._connections.authority.decode(), cast(Any, iter([line.stream])))
+        know_nothing = dict  # takes what a recorder would put into its header
+        seen = Connection(self.note, know_nothing, self._connections.authority.decode(), cast(Any, iter([line.stream])))
         seen.ask(line.http.method if line.http else "")
         with suppress(trio.BrokenResourceError):  # an answer can have come all the same
             await stream.send_all(self._request(line))

@@ -26,7 +26,6 @@ class Result(Struct):
     """What became of one trace."""
 
     path: Path
-    trace: Trace | None = None
     replays: list[Replay] = []
     # Why it could not be run.
     problems: list[str] = []
@@ -72,7 +71,7 @@ async def replay_all(
     jobs: list[tuple[Result, Replay, Target]] = []
     for result in results:
         try:
-            trace = result.trace = read(result.path)
+            trace = read(result.path)
             to = server_of(trace) if target is None else target
             if not any(line.sender == "client" for line in trace.lines):
                 raise Problem(f"{result.path}: its client says nothing, so that there is nothing to replay")
@@ -160,9 +159,9 @@ def _count(number: int, what: str) -> str:
 def update(result: Result) -> bool:
     """Write what came in the place of what was recorded, unless the conversation came to no end."""
     runs = [run for run in result.replays if run.way == LINE_BY_LINE and run.findings and not run.stopped]
-    if result.trace is None or not runs:
+    if not runs:
         return False
-    recorded = [run for run in runs if run.over == result.trace.header.transport]
+    recorded = [run for run in runs if run.over == run.trace.header.transport]
     write(result.path, (recorded or runs)[0].updated())
     return True
 
@@ -177,9 +176,10 @@ def stabilise(first: Result, second: Result) -> list[Difference]:
                 seen.setdefault(f"{line} {difference.path}", []).append(difference)
     unstable = [found for found in seen.values() if len(found) < len(replays) or len({shown(f.new) for f in found}) > 1]
     places = {found[0].pointer: found[0] for found in unstable}
-    if first.trace is not None and places:
-        header = structs.replace(first.trace.header, ignore=[*first.trace.header.ignore, *places])
-        write(first.path, structs.replace(first.trace, header=header))
+    if places:
+        trace = replays[0].trace
+        header = structs.replace(trace.header, ignore=[*trace.header.ignore, *places])
+        write(first.path, structs.replace(trace, header=header))
     return list(places.values())
 
 
