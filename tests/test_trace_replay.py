@@ -382,6 +382,17 @@ async def test_a_server_that_ends_is_told_with_what_was_awaited(autojump_clock):
     ]
 
 
+async def test_what_does_not_come_is_named_as_it_was_recorded(autojump_clock):
+    recorded = trace(
+        asks(1),
+        ("<", {"jsonrpc": "2.0", "id": 7, "method": "ping"}),
+        (">", {"jsonrpc": "2.0", "id": 7, "result": {}}),
+        notes("notifications/cancelled", requestId=5),
+    )
+    came = await found(recorded, [("<", {"jsonrpc": "2.0", "id": 5, "method": "ping"})], [])
+    assert came == [(5, "notifications/cancelled about 5 did not come within 10 s")]
+
+
 async def test_a_server_may_end_after_the_last_line_or_where_the_trace_has_it(autojump_clock):
     recorded = trace(asks(1), answers(1), (">", END), ("<", END))
     assert await found(recorded, [answers(1)], [("<", END)]) == []

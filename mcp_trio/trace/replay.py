@@ -122,13 +122,14 @@ class Replay:
         # Who ends a stream first is chance where its client has ended it, and what comes behind that, too.
         ends = {line.stream: number for number, line in self._lines.items() if line.sender == "client" and line.ends}
         self._may_end = set(ends) ^ {UNSET}  # the whole conversation, where the trace does not say who ended it
-        self._open: dict[int, None] = {}  # the server's lines that have to come still
+        self._open: dict[int, tuple[Any, str]] = {}  # the server's lines that have to come still, and what they are
         self._expected: dict[tuple[Any, str], deque[int]] = defaultdict(deque)
         for number, line in self._lines.items():
             if line.sender == "server":
-                self._expected[self._key(line)].append(number)
+                key = self._key(line)
+                self._expected[key].append(number)
                 if line.stream is UNSET or number < ends.get(line.stream, math.inf):
-                    self._open[number] = None
+                    self._open[number] = key
 
     async def against(self, target: Target) -> None:
         """Replay it against a target. Raises Problem, OSError, and what its server raises."""
@@ -208,9 +209,8 @@ class Replay:
             self.stopped = True
 
     def _give_up(self, before: int, why: str, stream: Any = None) -> None:
-        for number in [number for number in self._open if number < before]:
-            where, what = self._key(self._lines[number])
-            if stream in (None, where):
+        for number, (where, what) in [*self._open.items()]:
+            if number < before and stream in (None, where):
                 self.findings.append(Finding(number, f"{what} {why}"))
                 del self._open[number]
                 self.stopped = not self.patient or stream is UNSET
