@@ -7,13 +7,14 @@ import importlib.util
 import os
 import sys
 import traceback
+from operator import attrgetter
 from types import ModuleType
-from typing import Any
 
 from . import Server
 
 NAMES = ("server", "mcp", "app")
 FORMS = "server.py, server.py:obj, package.module or package.module:obj"
+NO_SERVER = 'it has no Server object; make one at its top level: server = mcp_trio.Server("name")'
 _NOT_THE_USERS = (os.path.dirname(os.path.abspath(__file__)), os.path.dirname(os.__file__), "<frozen ")
 
 
@@ -25,7 +26,28 @@ def load(spec: str) -> Server:
     """The Server that a SPEC names. Raises Problem."""
     where, name = _split(spec)
     module = _import_file(where) if _is_path(where) else _import_module(where)
-    return _named(module, where, name) if name else _only(module, where)
+    servers = {key: value for key, value in vars(module).items() if isinstance(value, Server)}
+    specs = ", ".join(f"{where}:{key}" for key in servers)
+    has = f"its Server objects are {specs}" if servers else NO_SERVER
+    if name:
+        return _named(module, where, name, has)
+    if named := [servers[key] for key in NAMES if key in servers]:
+        return named[0]
+    if not servers:
+        raise Problem(f"{where}: {has}")
+    if len({id(server) for server in servers.values()}) > 1:
+        raise Problem(f"{where} has several Server objects; say which: {specs}")
+    return next(iter(servers.values()))
+
+
+def _named(module: ModuleType, where: str, name: str, has: str) -> Server:
+    try:
+        found = attrgetter(name)(module)
+    except AttributeError:
+        raise Problem(f"{where} has no {name!r}; {has}") from None
+    if not isinstance(found, Server):
+        raise Problem(f"{where}:{name} is of type {type(found).__name__}, not a Server; {has}")
+    return found
 
 
 def _split(spec: str) -> tuple[str, str]:
@@ -91,43 +113,3 @@ def what_and_where(error: BaseException) -> str:
     users = [frame for frame in frames if not frame.filename.startswith(_NOT_THE_USERS)]
     place = (users or frames)[-1]
     return f"{what} ({place.filename}, line {place.lineno})"
-
-
-# Finding the Server
-
-
-def _named(module: ModuleType, where: str, name: str) -> Server:
-    found: Any = module
-    for part in name.split("."):
-        if not hasattr(found, part):
-            raise Problem(f"{where} has no {name!r}; {_offer(module, where)}")
-        found = getattr(found, part)
-    if not isinstance(found, Server):
-        raise Problem(f"{where}:{name} is of type {type(found).__name__}, not a Server; {_offer(module, where)}")
-    return found
-
-
-def _only(module: ModuleType, where: str) -> Server:
-    servers = _servers(module)
-    if named := [servers[name] for name in NAMES if name in servers]:
-        return named[0]
-    if len({id(server) for server in servers.values()}) == 1:
-        return next(iter(servers.values()))
-    if servers:
-        raise Problem(f"{where} has several Server objects; say which: {_specs(servers, where)}")
-    raise Problem(f"{where}: {_offer(module, where)}")
-
-
-def _offer(module: ModuleType, where: str) -> str:
-    servers = _servers(module)
-    if servers:
-        return f"its Server objects are {_specs(servers, where)}"
-    return 'it has no Server object; make one at its top level: server = mcp_trio.Server("name")'
-
-
-def _specs(servers: dict[str, Server], where: str) -> str:
-    return ", ".join(f"{where}:{name}" for name in servers)
-
-
-def _servers(module: ModuleType) -> dict[str, Server]:
-    return {name: value for name, value in vars(module).items() if isinstance(value, Server)}
