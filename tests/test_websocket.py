@@ -13,6 +13,7 @@ from trio_websocket import ConnectionClosed, wrap_client_stream
 from mcp_trio import Context, Server
 from mcp_trio.protocol.params import VENDOR
 from mcp_trio.server import dispatch
+from mcp_trio.transports import websocket
 from mcp_trio.transports.websocket import SUBPROTOCOL, serve_websocket, text_frame
 
 MODERN = {VENDOR + "protocolVersion": "2026-07-28", VENDOR + "clientCapabilities": {}}
@@ -523,3 +524,35 @@ async def test_bytes_that_are_no_frame_close_with_1002():
     async with raw(a_server()) as (client, _):
         await client.send_all(b"\xff\xff")
         assert (await client.receive_some())[:4] == b"\x88\x02" + (1002).to_bytes(2)
+
+
+async def test_a_message_is_taken_though_its_reader_comes_behind_the_taker(autojump_clock):
+    """The order in which the tasks of one turn run is anybody's: the library, who takes messages, who reads them."""
+
+    class Connection:
+        """The library's, where it has one message."""
+
+        texts = ["{}"]
+
+        async def get_message(self):
+            if not self.texts:
+                await trio.sleep_forever()
+            return self.texts.pop()
+
+    frames = websocket._Frames(trio.testing.memory_stream_pair()[0], b"")
+    frames.accepted.set()
+    frames._early.clear()
+    taken = []
+
+    async def take():
+        await frames.incoming.wait()
+        taken.extend(frames.incoming.take())
+
+    with trio.move_on_after(1):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(frames.receive_some)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(take)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(websocket._read, Connection(), frames, nursery.cancel_scope)
+    assert taken == [b"{}"]

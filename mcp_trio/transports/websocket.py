@@ -56,6 +56,7 @@ class _Frames(trio.abc.Stream):
         self.close_code = GOING_AWAY
         self.unread = 0  # bytes since the last whole message
         self.signs_of_life = 0
+        self.is_waited_for = False  # the client's next bytes, by the library
         self.accepted = trio.Event()
         self.handshake = trio.move_on_after(HANDSHAKE_WITHIN)
         self._stream = stream
@@ -69,8 +70,10 @@ class _Frames(trio.abc.Stream):
             await self.accepted.wait()  # the library would not look at frames that it is given before
         if self._early and (early := self._early.pop()):
             return early
+        self.is_waited_for = True
         self.incoming.wake()  # the library has handled all that had come
         data = await self._stream.receive_some(max_bytes)
+        self.is_waited_for = False
         self.signs_of_life += 1
         self.unread += len(data)
         return data if self.unread <= 2 * MAX_MESSAGE else b""
@@ -173,6 +176,8 @@ async def _read(connection: "WebSocketConnection", frames: _Frames, conversation
                 frames.end(TOO_LARGE)
             else:
                 frames.incoming.put(message)
+                if frames.is_waited_for:  # no end of what came together is still to be told
+                    frames.incoming.wake()
                 await frames.incoming.drained()
     except ConnectionClosed as closed:
         if closed.reason and closed.reason.code in BAD_FRAMES:
