@@ -67,7 +67,7 @@ class Session(Struct, eq=False):
     """One client's conversation with one server."""
 
     revisions: Revisions
-    stated: Revision | None = None  # the stateless one that its transport names
+    stated: Revision | None = None  # what its transport says of each message, where there may be no opening
     revision: Revision | None = None  # what `initialize` agreed on
     ready: bool = False  # whether the client knows of that, and has said so
     capabilities: params.ClientCapabilities = params.NO_CAPABILITIES
@@ -100,7 +100,8 @@ class Session(Struct, eq=False):
             messages = jsonrpc.decode_batch(data)
         except jsonrpc.BadMessage as bad:
             return self._refuse(UNSET, bad.error)
-        if self.revision is None or not self.revision.batches:
+        revision = self.revision or self.stated
+        if revision is None or not revision.batches:
             return self._refuse(UNSET, InvalidRequest("Invalid request: $: expected object, got array"))
         if not messages:
             return self._refuse(UNSET, InvalidRequest("Invalid request: an empty batch"))
@@ -112,7 +113,7 @@ class Session(Struct, eq=False):
         try:
             decoded, problem = _decoded(method, raw)
             meta = decoded.meta
-            opens = method == "initialize" and self.stated is None and meta.version is UNSET
+            opens = method == "initialize" and (self.stated is None or self.stated.opens) and meta.version is UNSET
             revision = None if opens else self._revision_for(method, meta)
             if problem is not None:  # only now: of an unknown method, the method is what is wrong
                 raise problem
@@ -139,6 +140,8 @@ class Session(Struct, eq=False):
         if self.revision is not None:
             self.ready = True
             return self.revision
+        if self.stated is not None and self.stated.opens:
+            return self.stated
         opening = [] if self.stated else self.revisions.opening.values()
         if method != "ping" and any(method in revision.requests for revision in opening):
             raise InvalidRequest(f"Invalid request: {method} before initialize")
@@ -161,7 +164,7 @@ class Session(Struct, eq=False):
         if method == "notifications/initialized" and self.revision is not None:
             self.ready = True
         # Beside the agreed revision, requests of a stateless one may be under way and may be cancelled.
-        spoken = [self.revision, *self.revisions.stateless.values()]
+        spoken = [self.revision, self.stated, *self.revisions.stateless.values()]
         is_known = any(revision is not None and method in revision.notifications for revision in spoken)
         return Notice(method, raw) if is_known else None
 

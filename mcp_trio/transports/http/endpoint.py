@@ -93,7 +93,8 @@ class Routes:
     def find(self, head: Head) -> str | None:
         """The route of a request's target, which may be a path with a query, or a whole URL."""
         target = head.target
-        if whole := re.match(rb"(?i)https?://([^/?#]*)", target):  # RFC 9112, section 3.2.2: it replaces Host
+        # RFC 9112, section 3.2.2: it replaces Host
+        if not target.startswith(b"/") and (whole := re.match(rb"(?i)https?://([^/?#]*)", target)):
             head.headers[b"host"] = whole[1]
             target = target[whole.end() :] or b"/"
         path, _, head.query = target.partition(b"?")

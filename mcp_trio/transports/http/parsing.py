@@ -6,7 +6,7 @@ from collections.abc import Callable
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from ...protocol.jsonrpc import MAX_MESSAGE
-from .endpoint import LARGE_BODY, TOO_LARGE, Head, Reply, refusal
+from .endpoint import TOO_LARGE, Head, Reply, refusal
 
 MAX_HEAD = 32 * 1024
 MAX_HEADERS = 128
@@ -130,15 +130,18 @@ class RequestParser:
 
 def _check_head(head: Head, version: str) -> Reply | None:
     headers = head.headers
+    if version not in ("1.0", "1.1"):
+        return refusal(400, f"Bad request: HTTP/{version} is not spoken here")
     size = len(head.target) + sum(map(len, headers)) + sum(map(len, headers.values()))
-    length, encoding = headers.get(b"content-length", b"0"), headers.get(b"transfer-encoding", b"chunked")
-    expected = headers.get(b"expect", b"100-continue")
-    rules = (
-        (version in ("1.0", "1.1"), 400, f"Bad request: HTTP/{version} is not spoken here"),
-        (size <= MAX_HEAD and len(headers) <= MAX_HEADERS, 431, LARGE_HEAD),
-        (version != "1.1" or b"host" in headers, 400, "Bad request: Host is missing"),
-        (encoding.lower() == b"chunked", 400, "Bad request: Transfer-Encoding can only be chunked here"),
-        (expected.lower() == b"100-continue", 417, "Expect can only be 100-continue"),
-        (length.isdigit() and len(length) <= 18 and int(length) <= MAX_MESSAGE, 413, LARGE_BODY),
-    )
-    return next((refusal(status, text) for kept, status, text in rules if not kept), None)
+    if size > MAX_HEAD or len(headers) > MAX_HEADERS:
+        return refusal(431, LARGE_HEAD)
+    if b"host" not in headers and version == "1.1":
+        return refusal(400, "Bad request: Host is missing")
+    if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
+        return refusal(400, "Bad request: Transfer-Encoding can only be chunked here")
+    if headers.get(b"expect", b"100-continue").lower() != b"100-continue":
+        return refusal(417, "Expect can only be 100-continue")
+    length = headers.get(b"content-length", b"0")
+    if not length.isdigit() or len(length) > 18 or int(length) > MAX_MESSAGE:
+        return TOO_LARGE
+    return None

@@ -218,6 +218,7 @@ class Service:
         self.stopping = False
         self._routes = endpoint.Routes(path)
         self._stateless = {name.encode(): revision for name, revision in server.revisions.stateless.items()}
+        self._opening = {name.encode(): revision for name, revision in server.revisions.opening.items()}
 
     def admit(self, head: Head) -> Reply | None:
         """Look at a head before there is a body: the refusal, where it need not come."""
@@ -282,15 +283,18 @@ class Service:
         stated = self._stateless.get(version or b"")
         if stated is not None:
             conversation = Conversation(self.server, NOWHERE, stated)
-        else:
-            conversation = self._session(head) if endpoint.SESSION in head.headers else HttpSession(self.server)
-        event = conversation.session.receive(body)
-        revision = stated or conversation.session.revision  # of what initialize has opened too
+        elif endpoint.SESSION in head.headers:
+            conversation = self._session(head)
+        else:  # an older revision: its opening, or a request that says it and does without a session
+            conversation = HttpSession(self.server, self._opening.get(version or b""))
+        session = conversation.session
+        event = session.receive(body)
+        revision = session.revision or session.stated  # of what initialize has opened too
         if isinstance(event, Refusal):
             return self._refused(event, revision, version)
         if type(event) is Call and not event.revision.opens:
             self._check_headers(head, event)
-        elif revision is None:
+        elif revision is None or (session.revision is None and isinstance(event, Answer) and stated is None):
             self._session(head)  # says that there is none
         parts = event.events if isinstance(event, Batch) else [event]
         if isinstance(event, Work) and any(isinstance(part, Call | Refusal) for part in parts):
@@ -322,7 +326,7 @@ class Service:
             mismatch = HeaderMismatch(f"Header mismatch: MCP-Protocol-Version is not {requested!r}, as in the body")
             newest = next(reversed(self._stateless.values()))
             return endpoint.error_reply(msgspec.json.decode(event.data)["id"], mismatch, newest)
-        return endpoint.reply(event.data, error, revision)
+        return endpoint.reply(event.data, error, revision if requested is None else None)
 
     def _get_or_delete(self, head: Head) -> Reply | Feed:
         """What only revisions with sessions have."""

@@ -139,8 +139,8 @@ class HttpSession(Conversation):
     __slots__ = ("_streams", "id", "used")
     channel: Stream
 
-    def __init__(self, server: Server) -> None:
-        super().__init__(server, NOWHERE)
+    def __init__(self, server: Server, stated: Revision | None = None) -> None:
+        super().__init__(server, NOWHERE, stated)
         self._streams: dict[bytes, Stream] = NONE
         self.id = b""  # none before it is opened
         self.used = 0.0
