@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import msgspec
 import trio
 
-from . import Server, __version__, cli_traces
+from . import Server, __version__, cli_bench, cli_traces
 from .loading import FORMS, NAMES, Problem, load, what_and_where
 from .protocol.model import Json
 from .protocol.revisions import PROFILES, REVISIONS
@@ -351,7 +351,7 @@ async def _call(options: argparse.Namespace) -> int:
 
     A tool that fails is exit code 1, in every revision whose results say so: the first one's do not.
     """
-    from .terminal import answer, arguments, printed
+    from .terminal import answer, arguments, named, printed
 
     words = [None, *options.words] if options.command else options.words
     if len(words) < 2:
@@ -360,10 +360,7 @@ async def _call(options: argparse.Namespace) -> int:
     given = _object(options.json) if options.json else {}
     asks: Json = {"capabilities": {"elicitation": {"form": {}}}, "answer": answer} if _at_terminal() else {}
     async with _client(spec, options, **asks) as client:
-        tools = {tool["name"]: tool for tool in await client.list_tools()}
-        if name not in tools:
-            raise Problem(f"there is no tool {name!r}, only {', '.join(tools) or 'none at all'}")
-        given |= arguments(tools[name], pairs)
+        given |= arguments(named(await client.list_tools(), name), pairs)
         async with trio.open_nursery() as nursery:
             if sys.stderr.isatty():
                 nursery.start_soon(_show_progress, client)
@@ -411,5 +408,6 @@ COMMANDS = {
     "record": Command(cli_traces.record_arguments, cli_traces.record, "-o new.jsonl server.py"),
     "replay": Command(cli_traces.replay_arguments, cli_traces.replay, "traces/ server.py"),
     "show": Command(cli_traces.show_arguments, cli_traces.show, "new.jsonl"),
+    "bench": Command(cli_bench.arguments, cli_bench.bench, "server.py add a=1 b=2"),
     "version": Command(_version_arguments, _version, ""),
 }

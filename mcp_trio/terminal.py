@@ -96,6 +96,14 @@ def arguments(tool: Json, pairs: list[str]) -> Json:
     return typed
 
 
+def named(tools: list[Json], name: str) -> Json:
+    """The tool of a name. Raises Problem."""
+    by_name = {tool["name"]: tool for tool in tools}
+    if name not in by_name:
+        raise Problem(f"there is no tool {name!r}, only {', '.join(by_name) or 'none at all'}")
+    return by_name[name]
+
+
 def _known(properties: Json) -> str:
     return ", ".join(properties) or "none"
 

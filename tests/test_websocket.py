@@ -532,7 +532,8 @@ async def test_a_message_is_taken_though_its_reader_comes_behind_the_taker(autoj
     class Connection:
         """The library's, where it has one message."""
 
-        texts = ["{}"]
+        def __init__(self):
+            self.texts = ["{}"]
 
         async def get_message(self):
             if not self.texts:

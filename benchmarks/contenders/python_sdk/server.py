@@ -1,4 +1,7 @@
-"""The official Python SDK: `server.py stdio` or `server.py http|stateless|stream PORT`, and `trio` to leave asyncio."""
+"""The official Python SDK: `server.py stdio` or `server.py http|stateless|stream PORT [asyncio|trio] [json|stream]`.
+
+The last word says what replies are in `http` and `stateless`: JSON, or as they are by default, streams of events.
+"""
 
 import os
 import sys
@@ -53,9 +56,10 @@ async def grow(ctx: Context) -> str:
     return name
 
 
-def serve_http(mode: str, port: int, backend: str) -> None:
+def serve_http(mode: str, port: int, backend: str, replies: str) -> None:
     """Serve on this machine alone, with as little said as the SDK lets one."""
-    app = server.streamable_http_app(json_response=mode != "stream", stateless_http=mode == "stateless")
+    json_response = "stream" not in (mode, replies)
+    app = server.streamable_http_app(json_response=json_response, stateless_http=mode == "stateless")
     if backend == "asyncio":
         import uvicorn
 
@@ -70,14 +74,14 @@ def serve_http(mode: str, port: int, backend: str) -> None:
     trio.run(partial(serve, app, Config.from_mapping(bind=[f"127.0.0.1:{port}"], loglevel="WARNING")))  # type: ignore[arg-type]
 
 
-def main(mode: str, port: str = "0", backend: str = "asyncio") -> None:
+def main(mode: str, port: str = "0", backend: str = "asyncio", replies: str = "json") -> None:
     """Serve as the command line says."""
     for number in range(int(os.environ.get("BENCH_TOOLS", "0"))):
         server.add_tool(add, name=f"tool_{number}", description="Add two numbers.", structured_output=False)
     if mode == "stdio":
         anyio.run(server.run_stdio_async, backend=backend)
     else:
-        serve_http(mode, int(port), backend)
+        serve_http(mode, int(port), backend, replies)
 
 
 if __name__ == "__main__":

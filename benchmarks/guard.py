@@ -1,0 +1,182 @@
+"""Guards the fast path: `python -m benchmarks.guard` fails where a call has become 15 % dearer than is said here.
+
+What a call costs is told as a multiple of what the floor's answer costs in the same interpreter: in instructions, which
+do not depend on what else the machine does (valgrind counts them), and in time, within a wide margin, for what takes
+time without instructions. After a change that is meant to cost or to save, `--update` prints what is to stand below.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import trio
+
+from .contenders import PROJECT, SOURCES
+
+# Python's version -> path -> its cost in instructions, as a multiple of the floor's.
+EXPECTED: dict[str, dict[str, float]] = {
+    "3.11": {"async": 1.0, "waits": 1.0, "http": 1.0},
+}
+DEARER = 1.15
+# In time: the machine's noise, and that of caches, is in it.
+MUCH_DEARER = 1.6
+FLOOR = "floor"
+FEW, MANY = 500, 2500
+ROUNDS = 15
+
+
+def message(tool: str, id: int) -> bytes:
+    """A call."""
+    arguments = {"name": tool, "arguments": {"a": 1, "b": 2}}
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": arguments})
+
+
+# The paths: each is so many calls, in this process
+
+
+async def floor(calls: int) -> None:
+    """What next to no protocol costs."""
+    from answers import answer  # type: ignore[import-not-found]
+
+    for id in range(calls):
+        answer(message("add", id))
+
+
+async def over_memory(tool: str, calls: int) -> None:
+    """A conversation over memory, fifty messages at a time."""
+    from server import server  # type: ignore[import-not-found]
+
+    from mcp_trio.server.dispatch import converse
+    from mcp_trio.transports.memory import memory_pair
+
+    ours, theirs = memory_pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(converse, server, theirs)
+        opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "guard", "version": "1"}}
+        ours.send(msgspec.json.encode({"jsonrpc": "2.0", "id": "i", "method": "initialize", "params": opening}))
+        await ours.receive()
+        for start in range(0, calls, 50):
+            for id in range(start, start + 50):
+                ours.send(message(tool, id))
+            left = 50
+            while left:
+                left -= len(await ours.receive())
+        nursery.cancel_scope.cancel()
+
+
+async def over_http(calls: int) -> None:
+    """Requests of the newest revision, from their bytes to their replies, without a socket."""
+    from server import server
+
+    from mcp_trio.bench.server import request
+    from mcp_trio.transports.http.parsing import RequestParser
+    from mcp_trio.transports.http.service import Service
+
+    service = Service(server)
+    parser = RequestParser(service.admit, "127.0.0.1")
+    asked = request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}, "2026-07-28")
+    head = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + asked.head
+    for id in range(calls):
+        body = asked.message(id)
+        parser.feed(b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body))
+        parsed = parser.requests.popleft()
+        service.answer(parsed, bytes(parsed.body))
+
+
+PATHS: dict[str, Callable[[int], Awaitable[None]]] = {
+    FLOOR: floor,
+    "async": partial(over_memory, "add"),
+    "waits": partial(over_memory, "wait"),
+    "http": over_http,
+}
+
+
+# What they cost
+
+
+def cost_in_time() -> dict[str, float]:
+    """Seconds a call: the least of some rounds, in turn."""
+    least = dict.fromkeys(PATHS, float("inf"))
+    for _ in range(ROUNDS):
+        for name, path in PATHS.items():
+            started = time.perf_counter()
+            trio.run(path, MANY)
+            least[name] = min(least[name], (time.perf_counter() - started) / MANY)
+    return least
+
+
+def cost_in_instructions(valgrind: str) -> dict[str, float]:
+    """Instructions a call: many calls less few, each in a process that has imported all before it was forked."""
+    with tempfile.TemporaryDirectory() as folder:
+        counting = [sys.executable, "-m", "benchmarks.guard", "--count", folder]
+        tool = ["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null", f"--log-file={folder}/%p"]
+        environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        subprocess.run(
+            [valgrind, *tool, *counting], check=True, cwd=PROJECT, env=environment, stdout=subprocess.DEVNULL
+        )
+        names = dict(line.split() for line in (Path(folder) / "names").read_text().splitlines())
+        counted = {name: instructions(Path(folder) / pid) for name, pid in names.items()}
+    return {name: (counted[f"{name}:{MANY}"] - counted[f"{name}:{FEW}"]) / (MANY - FEW) for name in PATHS}
+
+
+def instructions(log: Path) -> int:
+    """What valgrind says in the end of a process."""
+    found = re.search(r"I\s+refs:\s+([\d,]+)", log.read_text())
+    assert found is not None, log.read_text()
+    return int(found[1].replace(",", ""))
+
+
+def count(folder: Path) -> None:
+    """Run each path in a process of its own; which is whose log is written down."""
+    for path in PATHS.values():
+        trio.run(path, 50)
+    for name, path in PATHS.items():
+        for calls in (FEW, MANY):
+            pid = os.fork()
+            if pid == 0:
+                trio.run(path, calls)
+                os._exit(0)
+            os.waitpid(pid, 0)
+            with (folder / "names").open("a") as names:
+                names.write(f"{name}:{calls} {pid}\n")
+
+
+def main() -> int:
+    """Compare with what is expected; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.guard", description=__doc__)
+    parser.add_argument("--update", action="store_true", help="print what is to be expected from now on")
+    parser.add_argument("--count", metavar="FOLDER", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    sys.path[:0] = [str(SOURCES / "mcp_trio"), str(SOURCES / "floors")]
+    if options.count:
+        count(options.count)
+        return 0
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    costs = {"time": (cost_in_time(), MUCH_DEARER)}
+    if valgrind := shutil.which("valgrind"):
+        costs["instructions"] = cost_in_instructions(valgrind), DEARER
+    else:
+        print("there is no valgrind: time alone is compared, within a wide margin")
+    failed = False
+    for what, (cost, margin) in costs.items():
+        for name in PATHS:
+            multiple, expected = cost[name] / cost[FLOOR], EXPECTED[version].get(name, 1.0)
+            dearer = multiple > expected * margin
+            failed = failed or dearer
+            print(f"{name:<8}{what:<14}{cost[name]:12.3g} a call, {multiple:6.2f} floors; {expected:6.2f} expected")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,221 @@
+"""Workloads that are more than a call repeated: starting, growing, many at once, many listeners, many sessions."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from mcp_trio.bench.server import Reached, reach, request
+from mcp_trio.bench.wires import Http
+from mcp_trio.loading import Problem
+
+from .contenders import NEWEST, OLDER, SOURCES, Contender, environment
+from .stand import Stand, Way
+from .workloads import NUMBERS, PEERS, STDIO, Figure, Pace, Workload
+
+ADD = {"name": "add", "arguments": NUMBERS}
+
+
+def figure(rounds: Sequence[float]) -> Figure:
+    """The median."""
+    return Figure(statistics.median(rounds), list(rounds))
+
+
+@dataclass(frozen=True)
+class StartUp:
+    """From the start of a process until it has answered initialize."""
+
+    name = "start_up"
+    title = "spawn to initialize reply"
+    unit = "s"
+    contenders = ("mcp_trio", *PEERS)
+    full_only = False
+
+    def measure(self, stand: Stand, contenders: Sequence[Contender], pace: Pace) -> dict[str, Figure]:
+        """In turn, each as often; the first time, that fills caches, does not count."""
+        rounds: dict[str, list[float]] = {one.name: [] for one in contenders}
+        for _ in range(1 + 2 * pace.rounds):
+            for one in contenders:
+                with stand.reached(one, STDIO) as server:
+                    rounds[one.name].append(server.start_up or 0)
+        return {name: figure(times[1:]) for name, times in rounds.items()}
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a process holds after so many calls."""
+
+    name: str
+    title: str
+    calls: int
+    contenders: tuple[str, ...]
+    unit = "B"
+    full_only = False
+
+    def measure(self, stand: Stand, contenders: Sequence[Contender], pace: Pace) -> dict[str, Figure]:
+        """Resident memory, with what the shared libraries take, as the system tells it."""
+        figures = {}
+        for one in contenders:
+            with stand.reached(one, STDIO) as server:
+                server.load([request("tools/call", ADD, OLDER)], 100, 600, self.calls)
+                figures[one.name] = figure([float(server.memory() or 0)])
+        return figures
+
+
+@dataclass(frozen=True)
+class ManyTools:
+    """A call with many tools registered, in turn with one with few."""
+
+    name = "many_tools"
+    title = "a call with 10,000 tools registered, and with 10"
+    unit = "s"
+    contenders = ("mcp_trio",)
+    full_only = False
+
+    def measure(self, stand: Stand, contenders: Sequence[Contender], pace: Pace) -> dict[str, Figure]:
+        """Two servers, round by round."""
+        call = [request("tools/call", ADD, OLDER)]
+        sizes = {"10 tools": 10, "10,000 tools": 10_000}
+        with ExitStack() as closing:
+            reached = {
+                name: closing.enter_context(stand.reached(contenders[0], Way("stdio", OLDER, tools=number)))
+                for name, number in sizes.items()
+            }
+            for server in reached.values():
+                server.load(call, 1000, pace.warm_up)
+            rounds: dict[str, list[float]] = {name: [] for name in reached}
+            for _ in range(2 * pace.rounds):
+                for name, server in reached.items():
+                    rounds[name].append(1 / server.load(call, 1000, pace.seconds).rate)
+        return {name: figure(times) for name, times in rounds.items()}
+
+
+@dataclass(frozen=True)
+class InFlight:
+    """What a call costs where many wait in the server together: a tool holds them until all are there."""
+
+    name = "in_flight"
+    title = "a call with 10,000 in flight, and with 100"
+    unit = "s"
+    contenders = ("mcp_trio",)
+    full_only = False
+    calls = 20_000
+
+    def measure(self, stand: Stand, contenders: Sequence[Contender], pace: Pace) -> dict[str, Figure]:
+        """As many calls, in groups of 100 and of 10,000, in turn."""
+        program = SOURCES / "mcp_trio" / "barrier.py"
+        rounds: dict[str, list[float]] = {"100 in flight": [], "10,000 in flight": []}
+        with reach([sys.executable, str(program)], OLDER, env=environment(contenders[0])) as server:
+            for _ in range(1 + pace.rounds):
+                for name, number in zip(rounds, (100, 10_000), strict=True):
+                    meet = [request("tools/call", {"name": "meet", "arguments": {"n": number}}, OLDER)]
+                    started = time.perf_counter()
+                    for _ in range(self.calls // number):
+                        server.load(meet, number, 60, number)
+                    rounds[name].append((time.perf_counter() - started) / self.calls)
+        return {name: figure(times[1:]) for name, times in rounds.items()}
+
+
+@dataclass(frozen=True)
+class FanOut:
+    """From a change of the tools until the last of many listeners has heard of it, over HTTP."""
+
+    name = "fan_out"
+    title = "fan-out of one list-changed"
+    unit = "s"
+    contenders = ("mcp_trio",)
+    full_only = False
+    listeners = (250, 500, 1000)
+
+    def measure(self, stand: Stand, contenders: Sequence[Contender], pace: Pace) -> dict[str, Figure]:
+        """More and more of them, each on a connection of its own."""
+        figures = {}
+        with ExitStack() as closing, selectors.DefaultSelector() as selector:
+            caller = closing.enter_context(stand.reached(contenders[0], Way("stateless", NEWEST)))
+            for number in self.listeners:
+                new = [self._listen(caller, closing, selector) for _ in range(number - len(selector.get_map()))]
+                wait_for(selector, len(new), b"acknowledged")
+                rounds = [self._change(caller, selector) for _ in range(1 + 2 * pace.rounds)]
+                figures[f"{number:,} streams"] = figure(rounds[1:])
+        return figures
+
+    def _listen(self, caller: Reached, closing: ExitStack, selector: selectors.BaseSelector) -> Http:
+        """Ask for news of the tools, on a connection of its own; the answer is a stream that does not end."""
+        wire = Http(wire_of(caller).url)
+        closing.callback(wire.close)
+        wire.write([(request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, NEWEST), 1)])
+        selector.register(wire.reads, selectors.EVENT_READ)
+        return wire
+
+    def _change(self, caller: Reached, selector: selectors.BaseSelector) -> float:
+        """From the call of a tool that adds one, to the last listener."""
+        started = time.perf_counter()
+        wire_of(caller).write([(request("tools/call", {"name": "grow", "arguments": {}}, NEWEST), 1)])
+        wait_for(selector, len(selector.get_map()), b"list_changed")
+        taken = time.perf_counter() - started
+        while not wire_of(caller).read():
+            time.sleep(0.001)
+        return taken
+
+
+def wire_of(server: Reached) -> Http:
+    """The connection over which a server was reached."""
+    wire = server.wires[0]
+    assert isinstance(wire, Http)
+    return wire
+
+
+def wait_for(selector: selectors.BaseSelector, number: int, word: bytes) -> None:
+    """Read until a word has come on so many connections. Raises Problem."""
+    heard: set[int] = set()
+    while len(heard) < number:
+        ready = selector.select(60)
+        if not ready:
+            raise Problem(f"only {len(heard)} of {number} streams have brought {word.decode()} within 60 s")
+        heard.update(key.fd for key, _ in ready if word in os.read(key.fd, 2**16))
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """Sessions opened and left: what each holds of the server's memory."""
+
+    name = "sessions"
+    title = "a session opened and left"
+    unit = "B"
+    contenders = ("mcp_trio", *PEERS)
+    full_only = True
+    number = 10_000
+    seconds = 20.0
+
+    def measure(self, stand: Stand, contenders: Sequence[Contender], pace: Pace) -> dict[str, Figure]:
+        """One after the other, so many or for so long."""
+        figures = {}
+        for one in contenders:
+            with stand.reached(one, Way("http", OLDER)) as server:
+                wire, before, started, opened = wire_of(server), server.memory() or 0, time.perf_counter(), 0
+                while opened < self.number and time.perf_counter() - started < self.seconds:
+                    wire.fields = b""
+                    server.open(OLDER)
+                    opened += 1
+                taken = time.perf_counter() - started
+                figures[one.name] = figure([((server.memory() or 0) - before) / opened])
+                figures[one.name].about = {"sessions": opened, "a second": opened / taken}
+        return figures
+
+
+SPECIALS: list[Workload] = [
+    StartUp(),
+    Memory("memory", "memory after 10,000 calls", 10_000, ("mcp_trio", *PEERS)),
+    Memory("memory_1000", "memory after 1,000 calls", 1000, ("mcp_trio",)),
+    Memory("memory_100000", "memory after 100,000 calls", 100_000, ("mcp_trio",)),
+    ManyTools(),
+    InFlight(),
+    FanOut(),
+    Sessions(),
+]

@@ -1,0 +1,122 @@
+"""Where contenders run while they are measured: each in a process of its own, reached as clients reach it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from mcp_trio.bench.server import Reached, reach
+from mcp_trio.bench.wires import Http, WebSocket
+from mcp_trio.loading import Problem
+
+from .contenders import MANY_CORES, Build, Contender, environment, free_port
+
+# Seconds in which a server has to listen: with 10,000 tools some take long.
+TO_LISTEN = 120.0
+TO_END = 3.0
+# What runs on all cores is given one, as the others have: the load needs the rest.
+ONE_CORE = {"GOMAXPROCS": "1", "TOKIO_WORKER_THREADS": "1"}
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a contender is reached: `mode` stands first on its command line."""
+
+    mode: str
+    revision: str
+    connections: int = 1
+    session: bool = True
+    tools: int = 0
+
+
+class Stand:
+    """The processes that run, started when they are first wanted and ended together. A context manager."""
+
+    def __init__(self, builds: dict[str, Build]) -> None:
+        self._builds = builds
+        self._ports: dict[tuple[str, str, int], tuple[int, int]] = {}
+        self._processes = ExitStack()
+
+    def __enter__(self) -> Stand:
+        self._processes.__enter__()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._processes.__exit__(None, None, None)
+
+    @contextmanager
+    def reached(self, contender: Contender, way: Way) -> Iterator[Reached]:
+        """A contender that answers. On stdio it is started for it, otherwise it goes on running. Raises Problem."""
+        if way.mode == "stdio":
+            command = self._builds[contender.name].command(contender, "stdio")
+            with reach(pinned(contender, command), way.revision, env=surroundings(contender, way.tools)) as server:
+                yield server
+            return
+        port, pid = self._listening(contender, way)
+        url = f"{'ws' if way.mode == 'ws' else 'http'}://127.0.0.1:{port}/mcp"
+        if way.session and contender.transports[way.mode]:
+            with reach(url, way.revision, way.connections) as server:
+                server.pid = pid
+                yield server
+            return
+        with ExitStack() as closing:
+            wires = [WebSocket(url) if way.mode == "ws" else Http(url) for _ in range(way.connections)]
+            for wire in wires:
+                closing.callback(wire.close)
+                if isinstance(wire, Http):
+                    wire.name_session(way.revision)
+            yield Reached(wires, way.revision, pid=pid)
+
+    def _listening(self, contender: Contender, way: Way) -> tuple[int, int]:
+        key = contender.name, way.mode, way.tools
+        if key not in self._ports:
+            port = free_port()
+            command = pinned(contender, self._builds[contender.name].command(contender, way.mode, port))
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=surroundings(contender, way.tools))
+            self._processes.callback(end, process)
+            wait_until_it_listens(process, port)
+            self._ports[key] = port, process.pid
+        return self._ports[key]
+
+
+def surroundings(contender: Contender, tools: int) -> dict[str, str]:
+    """The environment of a contender, with one core for those that would take all."""
+    return environment(contender, tools) | (ONE_CORE if MANY_CORES in contender.differs else {})
+
+
+def pinned(contender: Contender, command: list[str]) -> list[str]:
+    """A command, on the last core alone where it would run on all."""
+    taskset = shutil.which("taskset")
+    if MANY_CORES not in contender.differs or taskset is None:
+        return command
+    return [taskset, "--cpu-list", str(max(os.sched_getaffinity(0))), *command]
+
+
+def wait_until_it_listens(process: subprocess.Popen[bytes], port: int) -> None:
+    """No contender has another way to say so that all of them share. Raises Problem."""
+    patience = time.monotonic() + TO_LISTEN
+    while time.monotonic() < patience:
+        if process.poll() is not None:
+            raise Problem(f"`{process.args!r}` has ended instead of listening")
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.02)
+    raise Problem(f"`{process.args!r}` does not listen after {TO_LISTEN:g} s")
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a process, kindly at first."""
+    process.terminate()
+    try:
+        process.wait(TO_END)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
