@@ -14,23 +14,21 @@ from ..jsonrpc import encode, encode_notification
 from ..model import Json
 
 LEVELS: tuple[str, ...] = get_args(params.LogLevel)
+# The methods that a client may call and may tell of, those that the server may ask and may tell of; and the
+# capabilities that the server may have.
+LISTS = ("requests", "notifications", "asks", "tells", "capabilities")
 _MARK = "\x1fthe text\x1f"
 
 
-def names(words: str) -> frozenset[str]:
-    """A table, as it is written in the revisions: words with spaces between."""
-    return frozenset(words.split())
+class Table(dict[type | str, frozenset[str]]):
+    """What a revision knows: which methods of each of `LISTS`, which keys in each type of the model, or in a method."""
 
-
-class Fields(dict[type | str, frozenset[str]]):
-    """Type of the model (or method, for what it carries) -> the keys that may go out in it."""
-
-    def plus(self, changes: str) -> "Fields":
+    def plus(self, changes: str) -> "Table":
         """This table and what a later revision makes of it: a line `Type Type method: key key -key` for each change.
 
-        Each of the types and methods gets the keys; a key with a minus before it is taken away.
+        Each of the types, methods and lists gets the keys; a key with a minus before it is taken away.
         """
-        table = Fields(self)
+        table = Table(self)
         for line in changes.strip().splitlines():
             kinds, keys = line.split(":")
             added = {key for key in keys.split() if not key.startswith("-")}
@@ -56,7 +54,7 @@ class Revision:
     asks: ClassVar[frozenset[str]]
     tells: ClassVar[frozenset[str]]
     capabilities: ClassVar[frozenset[str]]
-    fields: ClassVar[Fields]
+    table: ClassVar[Table]
     levels: ClassVar[dict[str, str]] = {level: level for level in LEVELS}
     codes_of: ClassVar[Mapping[type[errors.ProtocolError], type[errors.ProtocolError]]] = {  # where not their own
         errors.HeaderMismatch: errors.InvalidRequest,
@@ -68,6 +66,10 @@ class Revision:
     tool_failures: ClassVar[frozenset[type[errors.ProtocolError]]] = frozenset({errors.InternalError})
     errors_without_id: ClassVar[bool] = False  # whether an error to an unreadable id leaves it out, or has null
     elicits_all: ClassVar[bool] = True  # whether, where it elicits, also by address, and lists and defaults in forms
+
+    def __init_subclass__(cls) -> None:
+        for name in LISTS:
+            setattr(cls, name, cls.table[name])
 
     def __init__(self, server: model.Implementation, instructions: str | None = None) -> None:
         self.server = server
@@ -86,17 +88,17 @@ class Revision:
             return [self.shape(item) for item in value]
         if not isinstance(value, Struct):
             return value
-        if isinstance(value, model.CONTENT_TYPES) and type(value) not in self.fields:
+        if isinstance(value, model.CONTENT_TYPES) and type(value) not in self.table:
             value = _described(value)
         tag = value.__struct_config__.tag
         given = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
-        kind = next((kind for kind in type(value).__mro__ if kind in self.fields), Struct)  # a user's own counts too
+        kind = next((kind for kind in type(value).__mro__ if kind in self.table), Struct)  # a user's own counts too
         fields = self.permitted(kind, {key: getattr(value, attribute) for key, attribute in given})
         return {"type": tag, **fields} if tag else fields
 
     def permitted(self, kind: type | str, fields: Json) -> Json:
         """Those of the fields that this revision names in a type, or in what a method carries; no None."""
-        allowed = self.fields.get(kind, frozenset())
+        allowed = self.table.get(kind, frozenset())
         return {key: self.shape(value) for key, value in fields.items() if key in allowed and value is not None}
 
     def result(self, shaped: Json, meta: Json | None = None, *, cacheable: bool = False) -> Json:
@@ -105,7 +107,7 @@ class Revision:
 
     def tool_result(self, result: model.ToolResult) -> Json:
         """The result of tools/call."""
-        structured = result.structured is not UNSET and "structuredContent" in self.fields[model.ToolResult]
+        structured = result.structured is not UNSET and "structuredContent" in self.table[model.ToolResult]
         shaped: Json = {"content": self.shape(result.content)}
         if result.is_error or not structured:
             shaped["isError"] = result.is_error

@@ -4,24 +4,20 @@ from msgspec import UNSET
 
 from ..errors import InvalidParams, ProtocolError
 from ..model import Json, ToolResult
-from .base import Fields, Revision, names
+from .base import Revision, Table
 
 
 class R2024_10_07(Revision):
     name = "2024-10-07"
     pages = False
-    requests = names(
-        "initialize ping tools/list tools/call prompts/list prompts/get resources/list resources/read"
-        " resources/subscribe resources/unsubscribe logging/setLevel completion/complete"
-    )
-    notifications = names("notifications/initialized notifications/progress")
-    asks = names("ping sampling/createMessage")
-    tells = names(
-        "notifications/progress notifications/message notifications/resources/list_changed"
-        " notifications/resources/updated notifications/prompts/list_changed notifications/tools/list_changed"
-    )
-    capabilities = names("experimental logging prompts resources tools")
-    fields = Fields().plus("""
+    table = Table().plus("""
+        requests: initialize ping tools/list tools/call prompts/list prompts/get completion/complete logging/setLevel
+        requests: resources/list resources/read resources/subscribe resources/unsubscribe
+        notifications: notifications/initialized notifications/progress
+        asks: ping sampling/createMessage
+        tells: notifications/progress notifications/message notifications/resources/updated
+        tells: notifications/tools/list_changed notifications/prompts/list_changed notifications/resources/list_changed
+        capabilities: experimental logging prompts resources tools
         Implementation: name version
         Tool: name description inputSchema
         ToolResult: toolResult

@@ -1,7 +1,6 @@
 """2025-06-18: structured results (objects), resource links, elicitation, titles, `_meta` in lists; no batches."""
 
 from ..model import Json, Tool
-from .base import names
 from .r2025_03_26 import R2025_03_26
 
 _OF_THE_WHOLE = ("$schema", "$defs", "definitions")  # what a schema has at its root, where references look for it
@@ -10,11 +9,11 @@ _OF_THE_WHOLE = ("$schema", "$defs", "definitions")  # what a schema has at its 
 class R2025_06_18(R2025_03_26):
     name = "2025-06-18"
     batches = False
-    asks = R2025_03_26.asks | names("elicitation/create")
     elicits_all = False
     wraps = True
     # The title of TextContents is on the specification's page; the schema does not name it.
-    fields = R2025_03_26.fields.plus("""
+    table = R2025_03_26.table.plus("""
+        asks: elicitation/create
         Implementation PromptArgument: title
         Tool: title outputSchema _meta
         ToolResult: structuredContent

@@ -3,16 +3,15 @@
 from typing import ClassVar
 
 from ..errors import InternalError, InvalidArguments, UrlElicitationRequired
-from .base import names
 from .r2025_06_18 import R2025_06_18
 
 
 class R2025_11_25(R2025_06_18):
     name = "2025-11-25"
     primes = True
-    tells = R2025_06_18.tells | names("notifications/elicitation/complete")
     # TextContents as its page shows it.
-    fields = R2025_06_18.fields.plus("""
+    table = R2025_06_18.table.plus("""
+        tells: notifications/elicitation/complete
         Implementation: description icons websiteUrl
         Icon: src mimeType sizes theme
         Tool Resource ResourceTemplate ResourceLink Prompt: icons

@@ -6,7 +6,6 @@ from typing import ClassVar
 from ..errors import InternalError, InvalidParams, ResourceNotFound, UrlElicitationRequired
 from ..model import Json
 from ..params import VENDOR
-from .base import names
 from .r2025_11_25 import R2025_11_25
 
 
@@ -15,16 +14,14 @@ class R2026_07_28(R2025_11_25):
     opens = False
     resumes = False
     primes = False
-    requests = names(
-        "server/discover tools/list tools/call resources/list resources/templates/list resources/read"
-        " prompts/list prompts/get completion/complete subscriptions/listen"
-    )
-    notifications = names("notifications/cancelled")
-    asks = R2025_11_25.asks - names("ping")  # in results, never as requests
-    tells = R2025_11_25.tells - names("notifications/elicitation/complete")
-    tells |= names("notifications/subscriptions/acknowledged")
-    capabilities = R2025_11_25.capabilities | names("extensions")
-    fields = R2025_11_25.fields.plus("""
+    # It asks in results, never by requests.
+    table = R2025_11_25.table.plus("""
+        requests: server/discover subscriptions/listen
+        requests: -initialize -ping -resources/subscribe -resources/unsubscribe -logging/setLevel
+        notifications: -notifications/initialized -notifications/progress -notifications/roots/list_changed
+        asks: -ping
+        tells: -notifications/elicitation/complete notifications/subscriptions/acknowledged
+        capabilities: extensions
         TextContents: -annotations
         elicitation/create: -elicitationId
         server/discover: supportedVersions capabilities instructions
