@@ -241,7 +241,7 @@ class HttpWire:
         if method in NAMED_BY:
             fields.append((b"Mcp-Name", header_value(params.get(NAMED_BY[method], ""))))
         mirrored = self._mirrors.get(str(params.get("name")), ()) if method == "tools/call" else ()
-        values = [(mirror.header, _at(params, "arguments", *mirror.path)) for mirror in mirrored]
+        values = [(header, _at(params, "arguments", *path)) for header, path in mirrored]
         return fields + [(header, header_value(value)) for header, value in values if value is not None]
 
     async def _exchange(

@@ -69,7 +69,6 @@ class Session(Struct, eq=False):
     revisions: Revisions
     stated: Revision | None = None  # what its transport says of each message, where there may be no opening
     revision: Revision | None = None  # what `initialize` agreed on
-    ready: bool = False  # whether the client knows of that, and has said so
     capabilities: params.ClientCapabilities = params.NO_CAPABILITIES
     log_level: str | None = None
     offered: str = ""  # the names of the features that the client was told of when it opened the session
@@ -137,11 +136,8 @@ class Session(Struct, eq=False):
 
     def _agreed(self, method: str) -> Revision:
         """The revision of a request that says none."""
-        if self.revision is not None:
-            self.ready = True
-            return self.revision
-        if self.stated is not None and self.stated.opens:
-            return self.stated
+        if (agreed := self.revision or self.stated) and agreed.opens:
+            return agreed
         opening = [] if self.stated else self.revisions.opening.values()
         if method != "ping" and any(method in revision.requests for revision in opening):
             raise InvalidRequest(f"Invalid request: {method} before initialize")
@@ -161,8 +157,6 @@ class Session(Struct, eq=False):
 
     def _notice(self, method: str, raw: Raw) -> Notice | None:
         """A notification that some revision in use knows; others are passed over, as JSON-RPC has it."""
-        if method == "notifications/initialized" and self.revision is not None:
-            self.ready = True
         # Beside the agreed revision, requests of a stateless one may be under way and may be cancelled.
         spoken = [self.revision, self.stated, *self.revisions.stateless.values()]
         is_known = any(revision is not None and method in revision.notifications for revision in spoken)

@@ -55,8 +55,7 @@ def _is_deeper(value: Any, levels: int) -> bool:
 def _resolve_references(schema: dict[str, Any], dialect: str, what: str) -> None:
     specification = referencing.jsonschema.specification_with(dialect)
     root = specification.create_resource(schema)
-    registry: referencing.Registry[Any] = referencing.Registry().with_resource(root.id() or "", root).crawl()
-    pending = [(root, registry.resolver(root.id() or ""))]
+    pending = [(root, referencing.Registry[Any]().resolver_with_root(root))]
     seen: set[int] = set()
     while pending:
         resource, resolver = pending.pop()

@@ -69,7 +69,7 @@ class Parameters:
         struct.__doc__ = inspect.getdoc(innermost(function))
         self._decode = msgspec.json.Decoder(struct).decode
         self._renamed = {field: name for field, name in self._names.items() if field != name}
-        self._check: Callable[[Any], None] | None = None
+        self._check: Callable[[bytes], None] | None = None
         self.schema = schema_of(struct, further=self._extra or Any)
         self.schema.pop("description", None)
         if input_schema is not None:
@@ -79,11 +79,10 @@ class Parameters:
     def decode(self, raw: bytes) -> dict[str, Any]:
         """The keyword arguments in a JSON object; InvalidArguments where it does not fit."""
         try:
-            return asdict(self._decode(raw)) if self._is_plain else self._read(raw)
-        except _UNFIT:
-            pass
-        try:
-            return self._read(_with_whole_numbers(raw))
+            try:
+                return asdict(self._decode(raw)) if self._is_plain else self._read(raw)
+            except _UNFIT:
+                return self._read(_with_whole_numbers(raw))
         except _UNFIT as error:
             raise errors.InvalidArguments(self._reason(jsonrpc.explain(error)), of=self._of) from None
 
@@ -92,7 +91,7 @@ class Parameters:
 
     def _read(self, raw: bytes) -> dict[str, Any]:
         if self._check is not None:
-            self._check(msgspec.json.decode(raw))
+            self._check(raw)
         arguments = asdict(self._decode(raw))
         for field, name in self._renamed.items():
             arguments[name] = arguments.pop(field)
@@ -163,9 +162,8 @@ class Returned:
         with located(f"{_name(function)}: the return type"):
             annotation = _resolved(inspect.signature(function).return_annotation, function)
             if output_schema is not None:
-                check = _checker(output_schema, f"output_schema of {_name(function)}")
+                self._check = _checker(output_schema, f"output_schema of {_name(function)}")
                 self.schema = dict(output_schema)
-                self._check = lambda encoded: check(msgspec.json.decode(encoded))
             elif not _is_unstructured(annotation, content):
                 self.schema = schema_of(annotation)
                 self._check = msgspec.json.Decoder(annotation).decode
@@ -185,12 +183,14 @@ class Returned:
             raise ValueError(jsonrpc.explain(error)) from None
 
 
-def _checker(schema: Mapping[str, Any], what: str) -> Callable[[Any], None]:
+def _checker(schema: Mapping[str, Any], what: str) -> Callable[[bytes], None]:
+    """The check of a value's JSON by a schema written by hand."""
     from .jsonschemas import Validator
 
     if not isinstance(schema, Mapping):
         raise ValueError(f"{what} wants a JSON Schema as a dict, not {schema!r}")
-    return Validator(schema, what=what).check
+    validator = Validator(schema, what=what)
+    return lambda encoded: validator.check(msgspec.json.decode(encoded))
 
 
 @contextmanager

@@ -95,7 +95,7 @@ class Subscriptions(Struct, eq=False):
             method = "notifications/resources/updated" if uri is not None else f"notifications/{kind}/list_changed"
             params = {} if uri is None else {"uri": uri}
             for conversation, uris in list(self._conversations.items()):
-                is_open = conversation.session.ready and kind in conversation.session.offered.split()
+                is_open = kind in conversation.session.offered.split()
                 if is_open if uri is None else uri in uris:
                     conversation.tell(method, params)
             for listener in list(self._listeners):

@@ -67,8 +67,7 @@ def refusal(status: int, message: str, headers: Fields = ()) -> Reply:
     return Reply(status, jsonrpc.encode_error(msgspec.UNSET, error), JSON + headers)
 
 
-LARGE_BODY = f"A body is larger than {jsonrpc.MAX_MESSAGE // 2**20} MiB"
-TOO_LARGE = refusal(413, LARGE_BODY)
+TOO_LARGE = refusal(413, f"A body is larger than {jsonrpc.MAX_MESSAGE // 2**20} MiB")
 TOO_SLOW = refusal(408, "The request took too long to come")
 
 
@@ -265,11 +264,8 @@ def header_text(name: bytes, given: bytes) -> str:
     raise HeaderMismatch(f"Header mismatch: {name.decode()} holds what a header cannot, and is not encoded as base64")
 
 
-class Mirror(msgspec.Struct):
-    """An argument that has to come in a header too."""
-
-    header: bytes
-    path: tuple[str, ...]
+# An argument that has to come in a header too: the header, and the argument's place.
+Mirror = tuple[bytes, tuple[str, ...]]
 
 
 def mirrors(schema: Any, path: tuple[str, ...] = ()) -> Iterator[Mirror]:
@@ -279,7 +275,7 @@ def mirrors(schema: Any, path: tuple[str, ...] = ()) -> Iterator[Mirror]:
         if isinstance(inner, Mapping):
             header = inner.get("x-mcp-header")
             if isinstance(header, str) and header.isascii():
-                yield Mirror(b"Mcp-Param-" + header.encode(), (*path, name))
+                yield b"Mcp-Param-" + header.encode(), (*path, name)
             yield from mirrors(inner, (*path, name))
 
 
@@ -289,11 +285,11 @@ def check_arguments(wanted: Iterable[Mirror], call: Call, headers: Headers) -> N
         arguments = msgspec.json.decode(call.params.arguments)
     except (msgspec.DecodeError, RecursionError):  # the tool's own decoding says it better
         return
-    for mirror in wanted:
+    for header, path in wanted:
         value = arguments
-        for name in mirror.path:
+        for name in path:
             value = value.get(name) if isinstance(value, dict) else None
-        _check(headers, mirror.header, value, encodable=True)
+        _check(headers, header, value, encodable=True)
 
 
 def _equal(text: str, value: Any) -> bool:
