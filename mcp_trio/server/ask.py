@@ -101,7 +101,8 @@ class Elicit(Question[Elicited[T]]):
 
     def params(self, revision: Revision) -> Json:
         form: Any = self.schema
-        asked = form_schema(form, lists=revision.elicits_all)
+        # Lists, and defaults in forms, came in one revision with questions by address.
+        asked = form_schema(form, lists="url" in revision.table[self.method])
         return {"mode": "form", "message": self.message, "requestedSchema": asked}
 
     def allowed_by(self, offered: Json) -> bool:
@@ -124,7 +125,7 @@ class ElicitUrl(Question[Elicited[None]]):
     id: str
 
     def params(self, revision: Revision) -> Json:
-        if not revision.elicits_all:
+        if "url" not in revision.table[self.method]:
             raise ValueError(f"protocol revision {revision.name} cannot send a user to a page")
         return {"mode": "url", "message": self.message, "url": self.url, "elicitationId": self.id}
 

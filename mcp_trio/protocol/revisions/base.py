@@ -1,7 +1,8 @@
 """What a revision is: its tables, which are the gate, and the functions that write a neutral value in its shape.
 
-Each file beside this one is a revision, written as a subclass of its predecessor: it says only what differs. A
-revision is made once for a server, whose name it has to give, and is never changed.
+Each file beside this one is a revision, written as a subclass of its predecessor (the second, as the first was odd,
+of what all others have in common): it says only what differs. A revision is made once for a server, whose name it has
+to give, and is never changed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,9 +44,9 @@ class Revision:
     """One revision of the protocol, as spoken by one server."""
 
     name: ClassVar[str]
-    opens: ClassVar[bool] = True  # by `initialize`; else each request says its revision itself
+    opens: ClassVar[bool]  # by `initialize`; else each request says its revision itself
     batches: ClassVar[bool] = False
-    resumes: ClassVar[bool] = False  # whether a client may come back to a stream over HTTP
+    resumes: ClassVar[bool] = False  # whether a client may come back to a stream of its session over HTTP
     primes: ClassVar[bool] = False  # whether such a stream begins with an event that says where it is
     pages: ClassVar[bool] = True
     wraps: ClassVar[bool] = False  # whether structured content is an object always, which any other value is put into
@@ -65,11 +66,11 @@ class Revision:
     # What tools/call answers by a result.
     tool_failures: ClassVar[frozenset[type[errors.ProtocolError]]] = frozenset({errors.InternalError})
     errors_without_id: ClassVar[bool] = False  # whether an error to an unreadable id leaves it out, or has null
-    elicits_all: ClassVar[bool] = True  # whether, where it elicits, also by address, and lists and defaults in forms
 
     def __init_subclass__(cls) -> None:
         for name in LISTS:
             setattr(cls, name, cls.table[name])
+        cls.opens = "initialize" in cls.requests
 
     def __init__(self, server: model.Implementation, instructions: str | None = None) -> None:
         self.server = server

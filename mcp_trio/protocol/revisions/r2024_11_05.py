@@ -4,9 +4,8 @@ from .base import Revision
 from .r2024_10_07 import R2024_10_07
 
 
-class R2024_11_05(R2024_10_07):
+class R2024_11_05(Revision):
     name = "2024-11-05"
-    pages = True
     table = R2024_10_07.table.plus("""
         requests: resources/templates/list
         notifications: notifications/cancelled notifications/roots/list_changed
@@ -21,6 +20,3 @@ class R2024_11_05(R2024_10_07):
         notifications/cancelled: requestId reason
         sampling/createMessage: modelPreferences
     """)
-    levels = Revision.levels
-    tool_result = Revision.tool_result
-    error = Revision.error

@@ -9,7 +9,6 @@ _OF_THE_WHOLE = ("$schema", "$defs", "definitions")  # what a schema has at its 
 class R2025_06_18(R2025_03_26):
     name = "2025-06-18"
     batches = False
-    elicits_all = False
     wraps = True
     # The title of TextContents is on the specification's page; the schema does not name it.
     table = R2025_03_26.table.plus("""

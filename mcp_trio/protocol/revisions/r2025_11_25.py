@@ -23,4 +23,3 @@ class R2025_11_25(R2025_06_18):
     codes_of: ClassVar = {key: kind for key, kind in R2025_06_18.codes_of.items() if key is not UrlElicitationRequired}
     tool_failures = frozenset({InternalError, InvalidArguments})
     errors_without_id = True
-    elicits_all = True

@@ -11,9 +11,6 @@ from .r2025_11_25 import R2025_11_25
 
 class R2026_07_28(R2025_11_25):
     name = "2026-07-28"
-    opens = False
-    resumes = False
-    primes = False
     # It asks in results, never by requests.
     table = R2025_11_25.table.plus("""
         requests: server/discover subscriptions/listen
