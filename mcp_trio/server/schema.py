@@ -318,13 +318,12 @@ def schema_of(annotation: Any, *, further: Any = Any) -> JSONSchema:
     return top | filled(additionalProperties=rest, **{"$defs": definitions})
 
 
-class _Schemas:
+class _Schemas(msgspec.Struct):
     """Makes schemas of types; classes go under `definitions`, and are referred to."""
 
-    def __init__(self) -> None:
-        self.definitions: dict[str, JSONSchema] = {}
-        self._names: dict[Any, str] = {}
-        self._literals: dict[frozenset[Any], tuple[Any, ...]] = {}
+    definitions: dict[str, JSONSchema] = {}
+    _names: dict[Any, str] = {}
+    _literals: dict[frozenset[Any], tuple[Any, ...]] = {}
 
     def note_literals(self, annotations: Iterable[Any]) -> None:
         """The values of each Literal, as they were written; msgspec sorts them."""

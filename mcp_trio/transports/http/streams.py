@@ -234,10 +234,7 @@ class Sessions(dict[bytes, HttpSession]):
     def expire(self, now: float) -> None:
         """End those that were not used for too long. To be called now and then, so that they know the time."""
         self.now = now
-        while self:
-            oldest = next(iter(self.values()))
-            if oldest.used + self.idle > now:
-                return
+        while (oldest := next(iter(self.values()), None)) and oldest.used + self.idle <= now:
             if oldest.is_busy:
                 self.find(oldest.id, oldest.principal)
             else:
