@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from .contenders import CONTENDERS, Roll, call_roll, found
 from .ratios import RATIOS, Figures
 from .report import WORKLOADS
 from .stand import Stand
-from .workloads import FULL, QUICK
+from .workloads import FULL, QUICK, Pace, Workload
 
 # Letters in a line where there is no terminal that says how many it has.
 WIDTH = 140
@@ -37,12 +38,16 @@ def main(words: Sequence[str] | None = None) -> int:
     if unknown := set(options.only) - set(WORKLOADS):
         parser.error(f"there is no workload {', '.join(unknown)}, only {', '.join(WORKLOADS)}")
     console = Console(stderr=True)
-    chosen = [one for one in CONTENDERS if not options.quick or one.toolchain not in SLOW_TO_BUILD or found(one)]
+    pace = QUICK if options.quick else FULL
+    wanted = [one for one in WORKLOADS.values() if not options.only and (pace.many or not one.full_only)]
+    wanted += [WORKLOADS[name] for name in options.only]
+    needed = [one for one in CONTENDERS if any(one.name in workload.contenders for workload in wanted)]
+    chosen = [one for one in needed if not options.quick or one.toolchain not in SLOW_TO_BUILD or found(one)]
     roll = call_roll(chosen, console.print)
-    roll.left_out |= {one.name: "not built before, and --quick does not" for one in CONTENDERS if one not in chosen}
+    roll.left_out |= {one.name: "not built before, and --quick does not" for one in needed if one not in chosen}
     for name, reason in roll.left_out.items():
         console.print(f"left out: {name}: {reason}", markup=False)
-    figures = measure(options, roll, console)
+    figures = measure(wanted, pace, roll, console)
     document = report.Document.of(figures, roll, "python -m benchmarks" + " --quick" * options.quick)
     document.show(Console(width=None if sys.stdout.isatty() else WIDTH))
     if options.results:
@@ -50,14 +55,8 @@ def main(words: Sequence[str] | None = None) -> int:
     return 1 if any(ratio.holds(figures) is False for ratio in RATIOS) or document.failed else 0
 
 
-def measure(options: argparse.Namespace, roll: Roll, console: Console) -> Figures:
+def measure(wanted: Sequence[Workload], pace: Pace, roll: Roll, console: Console) -> Figures:
     """Each workload in turn. One that fails is told, and the others go on."""
-    pace = QUICK if options.quick else FULL
-    wanted = [
-        one
-        for one in WORKLOADS.values()
-        if one.name in options.only or (not options.only and pace.many >= one.full_only)
-    ]
     by_name = {contender.name: contender for contender in CONTENDERS}
     figures: Figures = {}
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
@@ -65,11 +64,13 @@ def measure(options: argparse.Namespace, roll: Roll, console: Console) -> Figure
         bar = progress.add_task("", total=len(wanted))
         for workload in wanted:
             progress.update(bar, description=workload.title)
+            started = time.monotonic()
             contenders = [by_name[name] for name in workload.contenders if name in roll.there]
             try:
                 figures[workload.name] = workload.measure(stand, contenders, pace)
             except Problem as problem:
                 console.print(f"failed: {workload.title}: {problem}", markup=False)
+            console.print(f"{time.monotonic() - started:6.1f} s  {workload.title}", highlight=False)
             progress.advance(bar)
     return figures
 

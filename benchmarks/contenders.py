@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -512,16 +513,28 @@ class Roll:
     left_out: dict[str, str] = field(default_factory=dict)
 
 
+def why_not(contender: Contender) -> str | None:
+    """Build a contender; the reason where it cannot be."""
+    try:
+        build(contender)
+    except Unavailable as reason:
+        return str(reason)
+    return None
+
+
 def call_roll(contenders: Sequence[Contender] = CONTENDERS, say: Callable[[str], None] = lambda line: None) -> Roll:
-    """Build the contenders, one after the other."""
+    """Build the contenders, those of different folders side by side."""
+    missing = {place(contender): contender for contender in contenders if found(contender) is None}
+    with ThreadPoolExecutor(max_workers=3) as side_by_side:
+        for contender in missing.values():
+            say(f"building {contender.name} …")
+        reasons = dict(zip(missing, side_by_side.map(why_not, missing.values()), strict=True))
     roll = Roll()
     for contender in contenders:
-        if found(contender) is None:
-            say(f"building {contender.name} …")
-        try:
-            roll.there[contender.name] = build(contender)
-        except Unavailable as reason:
-            roll.left_out[contender.name] = str(reason)
+        if reason := reasons.get(place(contender)):
+            roll.left_out[contender.name] = reason
+        elif there := found(contender):
+            roll.there[contender.name] = there
     return roll
 
 

@@ -20,6 +20,8 @@ from .contenders import MANY_CORES, Build, Contender, environment, free_port
 # Seconds in which a server has to listen: with 10,000 tools some take long.
 TO_LISTEN = 120.0
 TO_END = 3.0
+# What contenders have to say of a load, some of them at length.
+QUIET = subprocess.DEVNULL
 # What runs on all cores is given one, as the others have: the load needs the rest.
 ONE_CORE = {"GOMAXPROCS": "1", "TOKIO_WORKER_THREADS": "1"}
 
@@ -55,7 +57,9 @@ class Stand:
         """A contender that answers. On stdio it is started for it, otherwise it goes on running. Raises Problem."""
         if way.mode == "stdio":
             command = self._builds[contender.name].command(contender, "stdio")
-            with reach(pinned(contender, command), way.revision, env=surroundings(contender, way.tools)) as server:
+            with reach(
+                pinned(contender, command), way.revision, env=surroundings(contender, way.tools), stderr=QUIET
+            ) as server:
                 yield server
             return
         port, pid = self._listening(contender, way)
@@ -78,7 +82,8 @@ class Stand:
         if key not in self._ports:
             port = free_port()
             command = pinned(contender, self._builds[contender.name].command(contender, way.mode, port))
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=surroundings(contender, way.tools))
+            environment = surroundings(contender, way.tools)
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=QUIET, env=environment)
             self._processes.callback(end, process)
             wait_until_it_listens(process, port)
             self._ports[key] = port, process.pid

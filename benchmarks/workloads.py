@@ -41,8 +41,8 @@ class Pace:
     many: bool  # whether also what takes long is done
 
 
-QUICK = Pace(rounds=3, seconds=0.4, warm_up=0.8, many=False)
-FULL = Pace(rounds=5, seconds=1.5, warm_up=2.0, many=True)
+QUICK = Pace(rounds=3, seconds=0.3, warm_up=0.5, many=False)
+FULL = Pace(rounds=5, seconds=0.8, warm_up=1.5, many=True)
 
 
 class Workload(Protocol):

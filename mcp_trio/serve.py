@@ -2,8 +2,8 @@
 
 import gc
 import signal
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,8 @@ from .server.app import Server
 from .server.dispatch import converse
 
 # How many objects are made before the collector looks for circles among them, and how often it looks at older ones.
+# Ten thousand requests that wait are half a million objects, none of them to be freed: to look through them again and
+# again, as is done by default, would be half of what such a request costs.
 COLLECT = (10_000, 50, 10)
 
 
@@ -35,6 +37,7 @@ async def serve(
     if not stdio and http is None and ws is None:
         raise ValueError("nothing to serve on: say stdio=True or http='127.0.0.1:8000'")
     serving, stopping = trio.Event(), trio.Event()
+    gc.set_threshold(*COLLECT)  # the process is the server's, as are its signals
 
     async def stop_on_signal() -> None:
         """The first signal stops in order, a second one, or one that comes before anything is served, at once.
@@ -47,7 +50,7 @@ async def serve(
                 signal.signal(number, signal.SIG_DFL)
             stopping.set()
 
-    with collecting_seldom(), trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stop_on_signal)
             async with server.running():
@@ -67,21 +70,6 @@ async def serve(
             nursery.cancel_scope.cancel()
         if not serving.is_set():  # a signal came before: that is an end, no failure to start
             task_status.started([])
-
-
-@contextmanager
-def collecting_seldom() -> Iterator[None]:
-    """Have the collector come less often, in a process that serves.
-
-    Ten thousand requests or streams that wait are half a million objects, none of them to be freed: by default, to look
-    through them again and again would be half of what such a request costs.
-    """
-    before = gc.get_threshold()
-    gc.set_threshold(*COLLECT)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def address(text: str | int) -> tuple[str, int]:

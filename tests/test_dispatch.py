@@ -1,6 +1,7 @@
 """A request runs in the turn of its reader until it first waits, and nobody can tell but by the speed."""
 
 import json
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
@@ -12,6 +13,7 @@ import trio.testing
 from checked import Line, call, connect, initialize, opened, ping, raw, request
 
 from mcp_trio import Context, Server, ToolError
+from mcp_trio.server import threads
 
 R = "2025-11-25"
 SEEN: ContextVar[str] = ContextVar("SEEN", default="nothing")
@@ -430,6 +432,71 @@ async def test_nothing_is_sent_about_a_request_that_has_ended() -> None:
         assert await client.quiet() == []
 
 
+# What waited when it was last called begins in a task of its own
+
+
+async def test_what_is_expected_to_wait_can_be_cancelled_before_it_has_begun() -> None:
+    office = Office()
+    async with opened(office.server, R) as client:
+        client.send(call(R, 0, "wait", {"name": "first"}))
+        office.gate("first").set()
+        assert [reply["id"] for reply in await client.replies(1)] == [0]
+        cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+        client.send(call(R, 1, "wait", {"name": "never"}), cancelled)
+        assert await client.quiet() == []
+        client.send(call(R, 1, "wait", {"name": "later"}))
+        office.gate("later").set()
+        assert text((await client.replies(1))[0]) == "later"
+        assert await client.quiet() == []
+    assert office.ended == ["first", "later"]
+
+
+async def test_calls_begin_in_the_order_in_which_they_came() -> None:
+    server, begun = Server("x"), []
+
+    @server.tool
+    async def slow(number: int) -> str:
+        begun.append(number)
+        await trio.lowlevel.checkpoint()
+        return "slow"
+
+    @server.tool
+    async def quick(number: int) -> str:
+        begun.append(number)
+        return "quick"
+
+    async with opened(server, R) as client:
+        await client.exchange(call(R, "first", "slow", {"number": 0}))
+        for _ in range(10):
+            tools = ["quick", "slow", "slow", "quick", "slow", "quick"]
+            await client.exchange(*[call(R, id, name, {"number": id}) for id, name in enumerate(tools, 1)])
+    assert begun == [0, *[1, 2, 3, 4, 5, 6] * 10]
+
+
+async def test_an_id_in_use_is_refused_also_where_its_request_has_not_begun() -> None:
+    office = Office()
+    async with opened(office.server, R) as client:
+        client.send(call(R, 0, "wait", {"name": "first"}))
+        office.gate("first").set()
+        await client.replies(1)
+        client.send(call(R, 1, "wait", {"name": "second"}), call(R, 1, "wait", {"name": "third"}))
+        (refused,) = await client.replies(1)
+        assert refused["error"]["message"] == "Invalid request: $.id: 1 belongs to a request that is still running"
+        office.gate("second").set()
+        assert text((await client.replies(1))[0]) == "second"
+
+
+async def test_what_waits_no_more_is_answered_all_the_same() -> None:
+    office = Office()
+    async with opened(office.server, R) as client:
+        for id in range(3):
+            client.send(call(R, id, "wait", {"name": "open"}))
+            office.gate("open").set()
+            assert text((await client.replies(1))[0]) == "open"
+        await client.exchange(call(R, 9, "say", {"word": "hello"}))
+    assert office.server.waited == {"wait"}
+
+
 # Threads
 
 
@@ -454,9 +521,9 @@ async def test_fifty_blocking_tools_do_not_hold_up_a_ping() -> None:
     assert sorted(reply["id"] for reply in replies) == list(range(50))
 
 
-async def test_no_more_threads_than_the_servers_own_limiter_has() -> None:
+async def test_no_more_threads_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     server, running, most = Server("x"), [], []
-    server.threads.total_tokens = 3
+    monkeypatch.setattr(threads, "MOST", 3)
 
     @server.tool
     def block() -> str:
@@ -470,6 +537,71 @@ async def test_no_more_threads_than_the_servers_own_limiter_has() -> None:
         client.send(*[call(R, id, "block") for id in range(20)])
         assert len(await client.replies(20)) == 20
     assert max(most) == 3
+
+
+async def test_a_thread_takes_the_next_call_and_ends_when_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, names = Server("x"), []
+    monkeypatch.setattr(threads, "IDLE", 0.01)
+
+    @server.tool
+    def note() -> str:
+        names.append(threading.current_thread().ident)
+        return "noted"
+
+    async with connect(server, R) as client:
+        for _ in range(3):
+            await client.call_tool("note")
+        while server.threads._number:  # noqa: ASYNC110 (a thread that ends tells nobody)
+            await trio.sleep(0.001)
+        assert (await client.call_tool("note")).text == "noted"
+    assert len(set(names[:3])) == 1
+
+
+async def test_a_call_that_is_cancelled_before_a_thread_is_free_is_never_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, made, go = Server("x"), [], threading.Event()
+    monkeypatch.setattr(threads, "MOST", 1)
+
+    @server.tool
+    def block(name: str) -> str:
+        made.append(name)
+        go.wait(5)
+        return name
+
+    async with opened(server, R) as client:
+        client.send(*[call(R, name, "block", {"name": name}) for name in ("first", "second", "third")])
+        await trio.testing.wait_all_tasks_blocked()
+        client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "second"}})
+        await trio.testing.wait_all_tasks_blocked()
+        go.set()
+        assert sorted(reply["id"] for reply in await client.replies(2)) == ["first", "third"]
+    assert made == ["first", "third"]
+
+
+async def test_what_a_thread_sets_in_its_context_stays_there() -> None:
+    server, variable = Server("x"), ContextVar("variable", default="unset")
+
+    @server.tool
+    def change() -> str:
+        before = variable.get()
+        variable.set("set")
+        return before
+
+    async with connect(server, R) as client:
+        assert [(await client.call_tool("change")).text for _ in range(2)] == ["unset", "unset"]
+
+
+@pytest.mark.parametrize("failure", [StopIteration, SystemExit, KeyError])
+async def test_whatever_a_thread_raises_ends_its_call_alone(failure: type[BaseException]) -> None:
+    server = Server("x")
+
+    @server.tool
+    def fail() -> str:
+        raise failure
+
+    async with connect(server, R) as client:
+        for _ in range(2):
+            assert "Internal error" in (await client.call_tool("fail")).text
+        await client.ping()
 
 
 async def test_a_blocking_tool_may_use_its_context() -> None:

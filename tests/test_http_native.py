@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 from http_wire import HEADERS, MODERN, Signals, Site, Wire, make_server, message, modern_headers, request, site
 from oracle import Oracle, needs_spec
 
@@ -338,6 +339,21 @@ async def test_small_requests_with_large_replies_do_not_pile_up() -> None:
         await wire.send(request("POST", "/mcp", modern_headers(body), json.dumps(body).encode()) * 20)
         for _ in range(20):
             assert len((await wire.response()).body) > 2**20
+
+
+async def test_what_waits_behind_a_reply_that_nobody_reads_may_go_on_before_it_is_read() -> None:
+    signals = Signals()
+    async with site(make_server(signals)) as there, there.wire() as wire:
+        there.server.add_tool(lambda: "x" * 2**24, name="huge")
+        calls = [message("tools/call", {"name": name, "arguments": {}, "_meta": MODERN}) for name in ("huge", "wait")]
+        pipelined = [request("POST", "/mcp", modern_headers(body), json.dumps(body).encode()) for body in calls]
+        await wire.send(b"".join(pipelined))
+        with trio.fail_after(5):
+            await signals.begun.wait()
+        signals.go.set()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert len((await wire.response()).body) > 2**24
+        assert (await wire.response()).json["result"]["content"]
 
 
 async def test_serve_says_where_it_serves_and_stops_in_order() -> None:

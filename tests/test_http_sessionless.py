@@ -68,6 +68,17 @@ async def test_only_requests_and_notifications_do_without_a_session() -> None:
         assert (await there.post(message("ping"), said("1900-01-01"))).status == 400
 
 
+async def test_nothing_is_kept_of_what_has_no_session() -> None:
+    server = make_server()
+    server.add_resource("notes://one", lambda: "text", name="one")
+    headers = said("2025-11-25")
+    async with site(server) as there:
+        assert (await there.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, headers)).status == 202
+        refused = await there.post(message("resources/subscribe", {"uri": "notes://one"}), headers)
+        assert "a session is wanted" in refused.json["error"]["message"]
+        assert server.subscriptions._conversations == {}
+
+
 async def test_a_batch_where_the_revision_has_them() -> None:
     async with site(make_server()) as there:
         batch = [message("ping", id=1), message("ping", id=2)]

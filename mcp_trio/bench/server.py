@@ -127,6 +127,8 @@ class Reached(msgspec.Struct):
         tell: Callable[[float], None] = lambda done: None,
     ) -> Run:
         """Put it under load, with so many requests under way on each wire. Raises Problem."""
+        for wire in self.wires:
+            wire.read()  # where the server has closed what was idle, another takes its place
         return Load(self.wires, requests, window).drive(seconds, calls, tell, self.cpu_time)
 
     def memory(self) -> int | None:

@@ -19,6 +19,7 @@ from ..protocol.model import Icon, Implementation, Json
 from ..protocol.revisions import PROFILES, REVISIONS, Revisions
 from .registry import Pages, Registry, in_pages_of
 from .subscriptions import Subscriptions
+from .threads import Threads
 
 if TYPE_CHECKING:
     from ..transports.http.asgi import Application
@@ -72,7 +73,8 @@ class Server:
         self.templates: Registry[ServerResource] = Registry("resource", cut, changed)
         self.prompts: Registry[ServerPrompt] = Registry("prompt", cut, changed)
         self.completers: dict[str, dict[str, Completer]] = {}  # by what they complete, and the argument
-        self.threads = trio.CapacityLimiter(64)  # for functions that are not async
+        self.threads: Threads  # for functions that are not async, while it runs
+        self.waited: set[str] = set()  # the names of those tools that waited when they were last called
         self.timeout = timeout
         self.grace = grace
         self.lifespan_value: Any = None
@@ -207,6 +209,7 @@ class Server:
         try:
             async with self._lifespan() as self.lifespan_value:
                 self.subscriptions.token = trio.lowlevel.current_trio_token()
+                self.threads = Threads()
                 yield
                 self.subscriptions.token = None
         except Exception as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import suppress
 from contextvars import copy_context
@@ -129,7 +130,20 @@ class Conversation:
             raise AskFailed(f"the client answered {method} with an error: {bytes(answer.error or b'').decode()}")
         return answer.result
 
-    def begin(self, work: Work, channel: Channel) -> tuple[Request | None, bytes | None, Rest | None]:
+    def is_to_wait(self, call: Call) -> bool:
+        """Whether it calls a tool that waited when it was last called."""
+        return call.method == "tools/call" and call.params.name in self.server.waited
+
+    def scope_for(self, call: Call) -> trio.CancelScope:
+        """What cancels a request from now on, unless its id is in use: then it is refused where it begins."""
+        self.waiting = self.waiting or {}
+        scope = trio.CancelScope()
+        self.waiting.setdefault(call.id, scope)
+        return scope
+
+    def begin(
+        self, work: Work, channel: Channel, scope: trio.CancelScope | None = None
+    ) -> tuple[Request | None, bytes | None, Rest | None]:
         """Run a request, or a batch, in this task's turn, until it ends or first waits.
 
         Returns the request (of a batch: None), and its reply or, where it waits, what goes on with it.
@@ -137,13 +151,15 @@ class Conversation:
         It runs in a copy of the context, so that what it sets there does not reach the next request. Where it waits,
         the copy becomes this task's, which is to go on with it in `carry_on`.
         """
-        request = Request(work, self, channel, self.server, self.principal) if isinstance(work, Call) else None
+        request = Request(work, self, channel, self.server, self.principal, scope) if isinstance(work, Call) else None
         running: Running = serve(request) if request else self._gather(work, channel)
         context = copy_context()
         try:
             trap = context.run(running.send, None)
         except StopIteration as done:
             return request, done.value, None
+        if isinstance(work, Call) and work.method == "tools/call":
+            self.server.waited.add(work.params.name)
         trio.lowlevel.current_task().context = context
         return request, None, resume(running, trap)
 
@@ -196,7 +212,7 @@ async def serve(request: Request) -> bytes:
     """Carry a request out. Whatever fails in it, the reply says so; nothing else of it gets out."""
     call = request.call
     try:
-        if call.id in request.conversation.waiting:
+        if request.conversation.waiting.get(call.id, request.scope) is not request.scope:
             raise InvalidRequest(f"Invalid request: $.id: {call.id!r} belongs to a request that is still running")
         result = await HANDLERS[call.method](request) or jsonrpc.encode(call.revision.result({}))
         return jsonrpc.encode_result(call.id, result)
@@ -269,11 +285,12 @@ class Relay(msgspec.Struct, eq=False):
     events: Iterator[Event | None]  # those that are not served yet
     wire: Wire | None = None  # what more of them come by, until its input ends
     task: trio.lowlevel.Task | None = None  # the one that serves
+    apart: deque[tuple[Call, trio.CancelScope]] = msgspec.field(default_factory=deque)  # for tasks that are to begin
 
-    async def run(self) -> None:
+    async def run(self, serve: Callable[[], Awaitable[None]] | None = None) -> None:
         """Serve what there is; where a request waits, a fresh task runs this again for the rest."""
         try:
-            await self._run()
+            await (serve or self._run)()
         except* RuntimeError:  # trio's: a request has left a cancel scope open, or closed one that is not its own
             log.exception("a request has spoiled the task that it ran in")
             if self.task is trio.lowlevel.current_task():
@@ -285,7 +302,10 @@ class Relay(msgspec.Struct, eq=False):
             while True:
                 turn_ends = perf_counter() + TURN
                 for event in self.events:
-                    if isinstance(event, Work):
+                    if type(event) is Call and (self.apart or self.conversation.is_to_wait(event)):
+                        self.apart.append((event, self.conversation.scope_for(event)))
+                        self.nursery.start_soon(self.run, self._serve_apart)
+                    elif isinstance(event, Work):
                         request, reply, rest = self.conversation.begin(event, self.channel)
                         if rest is not None:
                             self.flush()
@@ -306,6 +326,24 @@ class Relay(msgspec.Struct, eq=False):
                 self.flush()
                 if not await self.read_on():
                     return
+
+    async def _serve_apart(self) -> None:
+        """Serve in a task of its own what is expected to wait: to pass on the reader's role takes a turn for each.
+
+        Whichever task is the first to run takes what came first, so that all begin in their order.
+        """
+        call, scope = self.apart.popleft()
+        with scope:
+            await trio.lowlevel.checkpoint_if_cancelled()
+            request, reply, rest = self.conversation.begin(call, self.channel, scope)
+            if rest is not None:
+                reply = await self.conversation.carry_on(request, rest, scope)
+            else:
+                self.conversation.server.waited.discard(getattr(call.params, "name", ""))
+            if reply is not None:
+                self.reply(reply)
+        if self.conversation.waiting.get(call.id) is scope:
+            del self.conversation.waiting[call.id]
 
     def flush(self) -> None:
         """A turn ends: write what was sent in it."""

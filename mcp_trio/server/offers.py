@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -56,12 +57,7 @@ class Function:
             arguments[self.parameters.injected_name] = Context(request)
         if self._is_async:
             return await self.parameters.call(**arguments)
-
-        def call() -> list[Any]:  # in a list, as trio lets no thread return what is to be awaited
-            return [self.parameters.call(**arguments)]
-
-        # A thread cannot be stopped: on cancellation it is left to end by itself, its result thrown away.
-        (value,) = await trio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=request.server.threads)
+        value = await request.server.threads.run(partial(self.parameters.call, **arguments))
         return await value if inspect.isawaitable(value) else value
 
 

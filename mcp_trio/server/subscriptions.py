@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import trio
 from msgspec import Struct, to_builtins
 
-from ..protocol.errors import InvalidParams
+from ..protocol.errors import InvalidParams, InvalidRequest
 from ..protocol.model import Json
 from ..protocol.params import VENDOR, Filter
 
@@ -55,6 +55,8 @@ class Subscriptions(Struct, eq=False):
 
     def subscribe(self, conversation: "Conversation", uri: str) -> None:
         """A client that opened a session wants to hear of a resource."""
+        if conversation.session.revision is None:
+            raise InvalidRequest("Invalid request: a session is wanted, to be told in that a resource has changed")
         uris = self._conversations.setdefault(conversation, {})
         if len(uris) >= MOST_SUBSCRIPTIONS:
             raise InvalidParams(f"{MOST_SUBSCRIPTIONS} resources are subscribed to; unsubscribe from some first")

@@ -14,7 +14,7 @@ import trio
 
 from ...protocol.jsonrpc import MAX_MESSAGE
 from ...server.app import Server
-from .endpoint import TOO_LARGE, TOO_SLOW, Head, Headers, Reply, refusal
+from .endpoint import TOO_LARGE, TOO_SLOW, Fields, Head, Headers, Reply, refusal
 from .service import LAST_WORDS, Exchange, Feed, Service
 
 # Seconds for a body, and for the rest of one that was refused.
@@ -59,38 +59,51 @@ class Application:
         body = self.service.admit(head) or await _body(head.headers, receive)
         if body is None:
             return
+        refused = isinstance(body, Reply)
         async with trio.open_nursery() as nursery:
             with trio.CancelScope() as request:  # entered before the request begins, which may enter its own
                 answer = body if isinstance(body, Reply) else self.service.answer(head, body)
-                nursery.start_soon(self._give, answer, head, receive, send, answer is body)
+                if not isinstance(answer, Reply):
+                    nursery.start_soon(self._give, answer, head, receive, send)
                 if isinstance(answer, Exchange):
                     await answer.rest(request)
+        if isinstance(answer, Reply):
+            await self._reply(answer, head, send, receive if refused else None)
 
-    async def _give(self, answer: Reply | Exchange | Feed, head: Head, receive: Any, send: Any, unread: bool) -> None:
+    async def _give(self, answer: Exchange | Feed, head: Head, receive: Any, send: Any) -> None:
+        """Give what takes its time, and watch meanwhile for the client's going away."""
         done = False
         async with trio.open_nursery() as nursery:
-            if not isinstance(answer, Reply):
-                nursery.start_soon(_watch, answer, receive, nursery.cancel_scope)
+            nursery.start_soon(_watch, answer, receive, nursery.cancel_scope)
             response = await answer.response() if isinstance(answer, Exchange) else answer
-            status, headers = 200, response.headers + self.service.guard.cors(head)
-            if isinstance(response, Reply) and (status := response.status) != 204:
-                headers += ((b"content-length", b"%d" % len(response.body)),)
-            lines = [(name.lower(), value) for name, value in headers]  # as ASGI wants them
-            await send({"type": "http.response.start", "status": status, "headers": lines})
-            body = {"type": "http.response.body", "more_body": True}
             if isinstance(response, Feed):
+                await self._start(200, response.headers, head, send)
                 async with response.open():
                     while block := await response.next():
-                        await send({**body, "body": block})
-            else:
-                await send({**body, "body": response.body})
-            with trio.move_on_after(LINGER_TIME):  # a host that closes before all has come makes the client miss the no
-                while unread and (await receive()).get("more_body"):
-                    pass
+                        await send({"type": "http.response.body", "body": block, "more_body": True})
             done = True
             nursery.cancel_scope.cancel()
-        if done:  # hypercorn calls even this a disconnect, so that nobody may watch any more
+        if done and isinstance(response, Reply):  # hypercorn calls even an end a disconnect: nobody may watch any more
+            await self._reply(response, head, send)
+        elif done:
             await send({"type": "http.response.body"})
+
+    async def _reply(self, reply: Reply, head: Head, send: Any, unread: Any = None) -> None:
+        """Give a whole response; `unread` is by what comes more of the request."""
+        length = ((b"content-length", b"%d" % len(reply.body)),) if reply.status != 204 else ()
+        await self._start(reply.status, reply.headers + length, head, send)
+        body = {"type": "http.response.body", "body": reply.body}
+        if unread is not None:  # a host that closes before all has come makes the client miss the no
+            await send({**body, "more_body": True})
+            body["body"] = b""
+            with trio.move_on_after(LINGER_TIME):
+                while (await unread()).get("more_body"):
+                    pass
+        await send(body)
+
+    async def _start(self, status: int, headers: Fields, head: Head, send: Any) -> None:
+        lines = [(name.lower(), value) for name, value in headers + self.service.guard.cors(head)]  # as ASGI has them
+        await send({"type": "http.response.start", "status": status, "headers": lines})
 
 
 def _head(scope: Any) -> Head:

@@ -104,10 +104,12 @@ class Connection:
                     if len(answer.body) > PIECE:  # many small requests may have many large replies
                         await self._flush()
                     continue
-                await self._flush()
                 self.due = inf
                 if isinstance(answer, Exchange):
-                    return answer, parsed
+                    return (
+                        answer,
+                        parsed,
+                    )  # at once: this task has to wait for nothing before what the request waits for
                 await self._attend(answer, parsed)
             if parser.expects and parser.stage is BODY:
                 parser.expects = False
@@ -166,6 +168,7 @@ class Connection:
         response.cancel()
 
     async def _respond(self, answer: Exchange | Feed, parsed: Parsed) -> None:
+        await self._flush()  # the replies before
         feed = await answer.response() if isinstance(answer, Exchange) else answer
         self._put(feed, parsed)
         if isinstance(feed, Reply):

@@ -22,7 +22,7 @@ from ..outbox import Outbox, QueuedWire
 from . import endpoint, sse
 from .endpoint import Fields, Guard, Head, Headers, Refused, Reply, refusal
 from .metrics import Metrics
-from .streams import NOWHERE, HttpSession, Sessions, Stream
+from .streams import HttpSession, Sessions, Stream
 
 # Seconds for what is still to be written when everything was cancelled.
 LAST_WORDS = 0.5
@@ -217,8 +217,7 @@ class Service:
         self.legacy_feeds: dict[bytes, LegacyFeed] = {}
         self.stopping = False
         self._routes = endpoint.Routes(path)
-        self._stateless = {name.encode(): revision for name, revision in server.revisions.stateless.items()}
-        self._opening = {name.encode(): revision for name, revision in server.revisions.opening.items()}
+        self._revisions = {revision.name.encode(): revision for revision in server.revisions.all}
 
     def admit(self, head: Head) -> Reply | None:
         """Look at a head before there is a body: the refusal, where it need not come."""
@@ -280,29 +279,26 @@ class Service:
 
     def _post(self, head: Head, body: bytes) -> Reply | Exchange:
         version = head.headers.get(endpoint.VERSION)
-        stated = self._stateless.get(version or b"")
-        if stated is not None:
-            conversation = Conversation(self.server, NOWHERE, stated)
-        elif endpoint.SESSION in head.headers:
+        stated = self._revisions.get(version or b"")
+        if endpoint.SESSION in head.headers and (stated is None or stated.opens):
             conversation = self._session(head)
-        else:  # an older revision: its opening, or a request that says it and does without a session
-            conversation = HttpSession(self.server, self._opening.get(version or b""))
-        session = conversation.session
-        event = session.receive(body)
-        revision = session.revision or session.stated  # of what initialize has opened too
+        else:  # nothing but this message; it may open a session
+            conversation = HttpSession(self.server, stated)
+        event = conversation.session.receive(body)
+        revision = conversation.session.revision or stated  # of what initialize has opened too
         if isinstance(event, Refusal):
             return self._refused(event, revision, version)
         if type(event) is Call and not event.revision.opens:
             self._check_headers(head, event)
-        elif revision is None or (session.revision is None and isinstance(event, Answer) and stated is None):
+        elif revision is None or (isinstance(event, Answer) and revision.opens):
             self._session(head)  # says that there is none
         parts = event.events if isinstance(event, Batch) else [event]
         if isinstance(event, Work) and any(isinstance(part, Call | Refusal) for part in parts):
             exchange = Exchange(self, conversation, head.headers)
             return exchange.begin(event) or exchange
-        if stated is not None and isinstance(event, Answer):
+        if isinstance(event, Answer) and revision and not revision.opens:
             raise Refused(refusal(400, "Responses are not taken here: this revision's server asks by its results"))
-        for part in parts:
+        for part in parts if conversation.id else ():  # of no session nothing is kept
             conversation.note(part)
         return Reply(202)
 
@@ -324,13 +320,14 @@ class Service:
         requested = error.data["requested"] if isinstance(error, UnsupportedVersion) and error.data else None
         if version is not None and requested is not None and requested.encode() != version:
             mismatch = HeaderMismatch(f"Header mismatch: MCP-Protocol-Version is not {requested!r}, as in the body")
-            newest = next(reversed(self._stateless.values()))
+            newest = next(reversed(self.server.revisions.stateless.values()))
             return endpoint.error_reply(msgspec.json.decode(event.data)["id"], mismatch, newest)
         return endpoint.reply(event.data, error, revision if requested is None else None)
 
     def _get_or_delete(self, head: Head) -> Reply | Feed:
         """What only revisions with sessions have."""
-        if head.headers.get(endpoint.VERSION) in self._stateless:
+        stated = self._revisions.get(head.headers.get(endpoint.VERSION, b""))
+        if stated is not None and not stated.opens:
             raise Refused(endpoint.not_allowed(b"POST"))
         session = self._session(head)
         if head.method == b"GET":
