@@ -379,7 +379,8 @@ async def open_sse(url: str) -> AsyncIterator[MemoryWire]:
 @asynccontextmanager
 async def open_websocket(url: str) -> AsyncIterator[MemoryWire]:
     """A wire over WebSocket: one message a text frame."""
-    from trio_websocket import ConnectionClosed, open_websocket_url
+    from trio_websocket import ConnectionClosed, HandshakeError, open_websocket_url
+    from trio_websocket import ConnectionRejected as Rejected
 
     async def said() -> AsyncIterator[bytes]:
         with suppress(ConnectionClosed):
@@ -392,5 +393,13 @@ async def open_websocket(url: str) -> AsyncIterator[MemoryWire]:
             await connection.send_message(message.decode())
 
     opened = open_websocket_url(url, subprotocols=["mcp"], max_message_size=2**62)
-    async with opened as connection, _carried(said(), say) as wire:
-        yield wire
+    try:
+        async with opened as connection, _carried(said(), say) as wire:
+            yield wire
+    except HandshakeError as problem:
+        why = (
+            f"the server answered with status {problem.status_code}"
+            if isinstance(problem, Rejected)
+            else "nobody there"
+        )
+        raise OSError(f"{url} cannot be opened: {why}") from None
