@@ -302,7 +302,9 @@ class Relay(msgspec.Struct, eq=False):
             while True:
                 turn_ends = perf_counter() + TURN
                 for event in self.events:
-                    if type(event) is Call and (self.apart or self.conversation.is_to_wait(event)):
+                    while self.apart and type(event) is not Call:  # they came before, so that they begin before
+                        await trio.lowlevel.checkpoint()
+                    if isinstance(event, Call) and (self.apart or self.conversation.is_to_wait(event)):
                         self.apart.append((event, self.conversation.scope_for(event)))
                         self.nursery.start_soon(self.run, self._serve_apart)
                     elif isinstance(event, Work):
@@ -334,7 +336,6 @@ class Relay(msgspec.Struct, eq=False):
         """
         call, scope = self.apart.popleft()
         with scope:
-            await trio.lowlevel.checkpoint_if_cancelled()
             request, reply, rest = self.conversation.begin(call, self.channel, scope)
             if rest is not None:
                 reply = await self.conversation.carry_on(request, rest, scope)
