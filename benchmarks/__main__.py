@@ -30,7 +30,13 @@ def main(words: Sequence[str] | None = None) -> int:
     """Build, measure, tell; 1 where a ratio is not reached or a contender fails, as the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="within three minutes: short rounds, no long workloads")
-    parser.add_argument("--only", metavar="NAME", action="append", default=[], help="a workload; may be repeated")
+    parser.add_argument(
+        "--only",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help=f"a workload; may be repeated: {', '.join(WORKLOADS)}",
+    )
     parser.add_argument(
         "--results", metavar="FOLDER", type=Path, help="write RESULTS.md, results.json and charts there"
     )

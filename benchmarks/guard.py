@@ -187,19 +187,19 @@ def main() -> int:
         return 0
     if version not in EXPECTED:
         print(f"nothing is known of Python {version}: its costs are compared, within the wide margin, with another's")
-        MARGINS["instructions"] = MARGINS["time"]
-    return compare(costs, multiples, EXPECTED.get(version, EXPECTED[max(EXPECTED)]))
+    margins = MARGINS if version in EXPECTED else dict.fromkeys(MARGINS, MARGINS["time"])
+    return compare(costs, multiples, EXPECTED.get(version, EXPECTED[max(EXPECTED)]), margins)
 
 
 Table = dict[str, dict[str, float]]
 
 
-def compare(costs: Table, multiples: Table, expected: Table) -> int:
+def compare(costs: Table, multiples: Table, expected: Table, margins: dict[str, float]) -> int:
     """Tell each path's cost beside what it may be; 1 where one is dearer."""
     failed = False
     for what, paths in multiples.items():
         for name, multiple in paths.items():
-            most = expected[what][name] * MARGINS[what]
+            most = expected[what][name] * margins[what]
             failed = failed or multiple > most
             cost = f"{costs[what][name] * 1e6:,.1f} µs" if what == "time" else f"{costs[what][name]:,.0f} instructions"
             verdict = "TOO DEAR" if multiple > most else "as it should be"

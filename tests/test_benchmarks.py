@@ -75,9 +75,9 @@ def test_a_run_is_written_with_its_command_its_machine_and_what_was_left_out(tmp
 def test_the_guard_tells_what_has_become_dearer(capsys: pytest.CaptureFixture[str]) -> None:
     costs = {"time": {"async": 5e-6}, "instructions": {"async": 60_000.0}}
     expected = {"time": {"async": 4.0}, "instructions": {"async": 4.0}}
-    assert guard.compare(costs, {"time": {"async": 6.3}, "instructions": {"async": 4.5}}, expected) == 0
-    assert guard.compare(costs, {"time": {"async": 6.3}, "instructions": {"async": 4.7}}, expected) == 1
-    assert guard.compare(costs, {"time": {"async": 6.5}, "instructions": {"async": 4.0}}, expected) == 1
+    assert guard.compare(costs, {"time": {"async": 6.3}, "instructions": {"async": 4.5}}, expected, guard.MARGINS) == 0
+    assert guard.compare(costs, {"time": {"async": 6.3}, "instructions": {"async": 4.7}}, expected, guard.MARGINS) == 1
+    assert guard.compare(costs, {"time": {"async": 6.5}, "instructions": {"async": 4.0}}, expected, guard.MARGINS) == 1
     assert capsys.readouterr().out.count("TOO DEAR") == 2
 
 

@@ -115,6 +115,7 @@ class Server:
     def remove_tool(self, name: str) -> None:
         """Take a tool away, at any time; clients hear of it."""
         self.tools.remove(name)
+        self.waited.discard(name)
 
     def resource(self, uri: str, /, **options: Any) -> Callable[[F], F]:
         """Register a function as what a URI reads as; `{name}` in the URI is the function's argument.

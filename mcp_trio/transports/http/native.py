@@ -106,10 +106,8 @@ class Connection:
                     continue
                 self.due = inf
                 if isinstance(answer, Exchange):
-                    return (
-                        answer,
-                        parsed,
-                    )  # at once: this task has to wait for nothing before what the request waits for
+                    # At once: this task must wait for nothing before what the request waits for.
+                    return answer, parsed
                 await self._attend(answer, parsed)
             if parser.expects and parser.stage is BODY:
                 parser.expects = False
