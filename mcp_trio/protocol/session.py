@@ -59,6 +59,11 @@ class Batch(Struct):
 
     events: "list[Event]"
 
+    @property
+    def asks(self) -> bool:
+        """Whether something in it is to be answered."""
+        return any(isinstance(event, Call | Refusal) for event in self.events)
+
 
 Event = Call | Notice | Answer | Refusal | Batch
 

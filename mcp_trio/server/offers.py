@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from collections.abc import Awaitable
 from functools import partial
 from typing import Any
 from urllib.parse import unquote
@@ -13,6 +14,7 @@ from ..protocol import model
 from ..protocol.jsonrpc import encode
 from ..protocol.model import CONTENT_TYPES, Json, PromptMessage, PromptResult, Text, TextContents, ToolResult
 from . import docstrings, schema
+from .app import Server
 from .context import Context, ToolError
 from .dispatch import Request
 
@@ -51,13 +53,16 @@ class Function:
             if not any(option.get("type", "string") == "string" for option in options):
                 raise TypeError(f"{self.label}: argument {name!r} comes as a string; use str, an Enum or a Literal")
 
-    async def call(self, request: Request, arguments: dict[str, Any]) -> Any:
-        """Run it; it may change `arguments`."""
+    def call(self, request: Request, arguments: dict[str, Any]) -> Awaitable[Any]:
+        """What runs it, when it is awaited; `arguments` may be changed. Not async itself: that is a frame a call."""
         if self.parameters.injected_name is not None:
             arguments[self.parameters.injected_name] = Context(request)
         if self._is_async:
-            return await self.parameters.call(**arguments)
-        value = await request.server.threads.run(partial(self.parameters.call, **arguments))
+            return self.parameters.call(**arguments)  # type: ignore[no-any-return]
+        return self._call_in_thread(request.server, arguments)
+
+    async def _call_in_thread(self, server: Server, arguments: dict[str, Any]) -> Any:
+        value = await server.threads.run(partial(self.parameters.call, **arguments))
         return await value if inspect.isawaitable(value) else value
 
 
@@ -90,15 +95,14 @@ class ServerTool(Function):
 
     async def run(self, request: Request, raw: bytes) -> str | ToolResult:
         """Call it with arguments as they came: one plain text, or a result. Raises InvalidArguments."""
-        value = await self._call_in_time(request, self.parameters.decode(raw))
+        arguments, timeout = self.parameters.decode(raw), self._timeout or request.server.timeout
+        calling = self.call(request, arguments)
+        value = await (calling if timeout is None else self._in_time(calling, timeout))
         return value if type(value) is str and self._returned.schema is None else self._result(value)
 
-    async def _call_in_time(self, request: Request, arguments: dict[str, Any]) -> Any:
-        timeout = self._timeout or request.server.timeout
-        if timeout is None:
-            return await self.call(request, arguments)
+    async def _in_time(self, calling: Awaitable[Any], timeout: float) -> Any:
         with trio.move_on_after(timeout):
-            return await self.call(request, arguments)
+            return await calling
         raise ToolError(f"{self.name} took longer than {timeout:g} s and was stopped")
 
     def _result(self, value: Any) -> ToolResult:

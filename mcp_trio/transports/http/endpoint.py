@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -186,22 +186,27 @@ def preflight(head: Head) -> Reply:
 # What it has to bring
 
 
-def accepts(headers: Headers) -> tuple[bool, bool]:
-    """Whether the client takes JSON, and whether it takes a stream of events. Saying nothing, it takes both."""
-    header = headers.get(b"accept")
-    if header is None or header == b"application/json, text/event-stream":
-        return True, True
+class Accepted(NamedTuple):
+    """What a client takes: JSON, a stream of events, and whether it would rather have the stream."""
+
+    json: bool = True
+    stream: bool = True
+    prefers_stream: bool = False
+
+
+def accepted(headers: Headers) -> Accepted:
+    """What Accept says. Saying nothing, a client takes both."""
+    return _accepted(headers.get(b"accept", b"*/*"))
+
+
+@lru_cache(100)  # most requests say the same
+def _accepted(header: bytes) -> Accepted:
     parts = header.lower().replace(b" ", b"").split(b",")
     ranges = {part.partition(b";")[0] for part in parts if not re.search(rb";q=0(\.0*)?(;|$)", part)}
     json = not ranges.isdisjoint((b"application/json", b"application/*", b"*/*"))
-    return json, not ranges.isdisjoint((b"text/event-stream", b"text/*", b"*/*"))
-
-
-def prefers_stream(headers: Headers) -> bool:
-    """Whether the client names a stream of events before JSON, or without it."""
-    header = headers.get(b"accept", b"")
-    stream, json = header.find(b"text/event-stream"), header.find(b"application/json")
-    return stream >= 0 and (stream < json or json < 0)
+    stream = not ranges.isdisjoint((b"text/event-stream", b"text/*", b"*/*"))
+    stream_at, json_at = header.find(b"text/event-stream"), header.find(b"application/json")
+    return Accepted(json, stream, stream and stream_at >= 0 and (stream_at < json_at or json_at < 0))
 
 
 def is_json(headers: Headers) -> bool:
@@ -216,9 +221,9 @@ def check_request(head: Head) -> Reply | None:
     if head.method == b"POST":
         if not is_json(head.headers):
             return refusal(415, "Content-Type: application/json is wanted")
-        if head.route == MCP and accepts(head.headers) == (False, False):
+        if head.route == MCP and not any(accepted(head.headers)):
             return refusal(406, "Accept: application/json and text/event-stream are what this endpoint answers with")
-    elif head.method == b"GET" and head.route in (MCP, SSE) and not accepts(head.headers)[1]:
+    elif head.method == b"GET" and head.route in (MCP, SSE) and not accepted(head.headers).stream:
         return refusal(406, "Accept: text/event-stream is what GET answers with here")
     return None
 

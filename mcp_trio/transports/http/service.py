@@ -70,19 +70,18 @@ class Exchange:
     _reply: Reply | None = None
     _request: Request | None = None  # None: a batch
     _rest: Rest | None = None
+    _known: trio.Event | None = None  # of which kind the response is
 
     def __init__(self, service: Service, conversation: Conversation, headers: Headers) -> None:
         self._service = service
         self._conversation = conversation
         self._session = conversation if isinstance(conversation, HttpSession) and conversation.id else None
-        self._streams = endpoint.accepts(headers)[1]
-        self._prefers_stream = self._streams and endpoint.prefers_stream(headers)
+        self._accepted = endpoint.accepted(headers)
         self._started = perf_counter()
-        self._known = trio.Event()  # of which kind the response is
 
     def send(self, message: bytes) -> None:
         """Say something before the result. Where the client takes no stream, its session's own may carry it."""
-        if self._streams:
+        if self._accepted.stream:
             self._opened_stream().send(message)
         elif self._session:
             self._session.news.send(message)
@@ -94,7 +93,7 @@ class Exchange:
 
     def let_go(self, retry: int) -> None:
         """End the connection, not the request: a client that was told where it is comes back for the rest."""
-        if self._streams and self._session and self._session.revision.primes:
+        if self._accepted.stream and self._session and self._session.revision.primes:
             self._opened_stream().let_go(retry)
 
     # For the host
@@ -122,7 +121,9 @@ class Exchange:
 
     async def response(self) -> Reply | Feed:
         """The response, as soon as it is known of which kind it is."""
-        await self._known.wait()
+        if self._reply is None and self._stream is None:
+            self._known = trio.Event()
+            await self._known.wait()
         return self._reply or Feed(self._service, self._opened_stream())
 
     def client_gone(self) -> None:
@@ -140,8 +141,12 @@ class Exchange:
     def _opened_stream(self) -> Stream:
         if self._stream is None:
             self._stream = self._session.open_stream() if self._session else Stream()
-            self._known.set()
+            self._tell_kind()
         return self._stream
+
+    def _tell_kind(self) -> None:
+        if self._known is not None:
+            self._known.set()
 
     def _end(self, message: bytes | None) -> None:
         """Everything is answered; None: cancelled, which has no answer, so that a stream ends without one."""
@@ -150,8 +155,8 @@ class Exchange:
         outcome = "cancelled" if message is None else "error" if error else "ok"
         self._service.metrics.count(method, outcome, perf_counter() - self._started)
         # An error says what it is by its status, and a new session is named in the head: they are no streams.
-        prefers = self._prefers_stream and not error and method != "initialize"
-        if self._stream is not None or (self._streams if message is None else prefers):
+        prefers = self._accepted.prefers_stream and not error and method != "initialize"
+        if self._stream is not None or (self._accepted.stream if message is None else prefers):
             stream = self._opened_stream()
             if message is not None:
                 stream.send(message)
@@ -162,7 +167,7 @@ class Exchange:
             self._reply = self._service.open_session(self._conversation, message)
         else:
             self._reply = endpoint.reply(message, error, request.call.revision if request else None)
-        self._known.set()
+        self._tell_kind()
 
 
 # The transport of the first revisions, HTTP+SSE: replies come on the stream of one GET, messages by POST
@@ -292,12 +297,12 @@ class Service:
             self._check_headers(head, event)
         elif revision is None or (isinstance(event, Answer) and revision.opens):
             self._session(head)  # says that there is none
-        parts = event.events if isinstance(event, Batch) else [event]
-        if isinstance(event, Work) and any(isinstance(part, Call | Refusal) for part in parts):
+        if type(event) is Call or (isinstance(event, Batch) and event.asks):
             exchange = Exchange(self, conversation, head.headers)
             return exchange.begin(event) or exchange
         if isinstance(event, Answer) and revision and not revision.opens:
             raise Refused(refusal(400, "Responses are not taken here: this revision's server asks by its results"))
+        parts = event.events if isinstance(event, Batch) else [event]
         for part in parts if conversation.id else ():  # of no session nothing is kept
             conversation.note(part)
         return Reply(202)
@@ -311,7 +316,7 @@ class Service:
                 endpoint.check_arguments(wanted, call, head.headers)
         except HeaderMismatch as error:
             raise Refused(endpoint.error_reply(call.id, error, call.revision)) from None
-        if call.method == "subscriptions/listen" and not endpoint.accepts(head.headers)[1]:
+        if call.method == "subscriptions/listen" and not endpoint.accepted(head.headers).stream:
             raise Refused(refusal(406, "Accept: text/event-stream is what a subscription answers with"))
 
     def _refused(self, event: Refusal, revision: Revision | None, version: bytes | None) -> Reply:
