@@ -88,7 +88,7 @@ class RequestParser:
             self._usual.body = b""
 
     def _read(self, data: bytes) -> None:
-        rest = data
+        rest, self._usual_size = data, 0
         while rest:
             data, rest = rest, b""
             try:
