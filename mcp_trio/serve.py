@@ -15,7 +15,7 @@ from .server.dispatch import converse
 # How many objects are made before the collector looks for circles among them, and how often it looks at older ones.
 # Ten thousand requests that wait are half a million objects, none of them to be freed: to look through them again and
 # again, as is done by default, would be half of what such a request costs.
-COLLECT = (3_000, 10, 10)
+COLLECT = (3_000, 10, 50)
 
 
 async def serve(

@@ -34,6 +34,9 @@ log = logging.getLogger("mcp_trio")
 # Seconds that a reader serves requests which do not wait, before others get their turn.
 TURN = 0.002
 
+# trio's RuntimeError says that a request has left a cancel scope open, or closed one that is not its own.
+SPOILED = "a request has spoiled the task that it ran in"
+
 Running = Coroutine[Any, Any, bytes | None]
 Rest = Awaitable[bytes | None]
 Work = Call | Batch
@@ -287,12 +290,12 @@ class Relay(msgspec.Struct, eq=False):
     task: trio.lowlevel.Task | None = None  # the one that serves
     apart: deque[tuple[Call, trio.CancelScope]] = msgspec.field(default_factory=deque)  # for tasks that are to begin
 
-    async def run(self, serve: Callable[[], Awaitable[None]] | None = None) -> None:
+    async def run(self) -> None:
         """Serve what there is; where a request waits, a fresh task runs this again for the rest."""
         try:
-            await (serve or self._run)()
-        except* RuntimeError:  # trio's: a request has left a cancel scope open, or closed one that is not its own
-            log.exception("a request has spoiled the task that it ran in")
+            await self._run()
+        except* RuntimeError:
+            log.exception(SPOILED)
             if self.task is trio.lowlevel.current_task():
                 self.nursery.start_soon(self.run)
 
@@ -306,7 +309,7 @@ class Relay(msgspec.Struct, eq=False):
                         await trio.lowlevel.checkpoint()
                     if isinstance(event, Call) and (self.apart or self.conversation.is_to_wait(event)):
                         self.apart.append((event, self.conversation.scope_for(event)))
-                        self.nursery.start_soon(self.run, self._serve_apart)
+                        self.nursery.start_soon(self._serve_apart)
                     elif isinstance(event, Work):
                         request, reply, rest = self.conversation.begin(event, self.channel)
                         if rest is not None:
@@ -335,14 +338,17 @@ class Relay(msgspec.Struct, eq=False):
         Whichever task is the first to run takes what came first, so that all begin in their order.
         """
         call, scope = self.apart.popleft()
-        with scope:
-            request, reply, rest = self.conversation.begin(call, self.channel, scope)
-            if rest is not None:
-                reply = await self.conversation.carry_on(request, rest, scope)
-            else:
-                self.conversation.server.waited.discard(getattr(call.params, "name", ""))
-            if reply is not None:
-                self.reply(reply)
+        try:
+            with scope:
+                request, reply, rest = self.conversation.begin(call, self.channel, scope)
+                if rest is not None:
+                    reply = await self.conversation.carry_on(request, rest, scope)
+                else:
+                    self.conversation.server.waited.discard(getattr(call.params, "name", ""))
+                if reply is not None:
+                    self.reply(reply)
+        except* RuntimeError:
+            log.exception(SPOILED)
         if self.conversation.waiting.get(call.id) is scope:
             del self.conversation.waiting[call.id]
 
