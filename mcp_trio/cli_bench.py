@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .trace.format import Trace
 
 # How many at once, where nothing else is said: over HTTP so many connections, else so many on one.
-AT_ONCE = {"http": [1, 16], "ws": [1, 50], "stdio": [1, 1000]}
+AT_ONCE = {"http": [1, 16], "sse": [1], "ws": [1, 50], "stdio": [1, 1000]}
 # Letters in a line where there is no terminal that says how many it has.
 WIDTH = 140
 # What the measuring takes of a server's time before any of it counts, as a share of what counts.
@@ -85,10 +85,10 @@ def bench(options: argparse.Namespace) -> int:
 
 
 def _way(options: argparse.Namespace) -> str:
-    from .client import is_url
+    from .client import is_url, transport_of
 
     first = options.words[0] if options.words else ""
-    return "stdio" if options.command or not is_url(first) else "ws" if first.startswith("ws") else "http"
+    return "stdio" if options.command or not is_url(first) else transport_of(first)
 
 
 def _measured(options: argparse.Namespace, numbers: list[int], tell: Callable[[float], None]) -> Report:

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -296,15 +296,23 @@ def is_url(target: object) -> bool:
     return isinstance(target, str) and target.startswith(("http://", "https://", "ws://", "wss://"))
 
 
+def transport_of(url: str) -> Literal["ws", "sse", "http"]:
+    """What a URL is reached over."""
+    parts = urlsplit(url)
+    if parts.scheme in ("ws", "wss"):
+        return "ws"
+    return "sse" if parts.path.endswith("/sse") else "http"
+
+
 def _wire_to(target: str | Sequence[str]) -> AbstractAsyncContextManager[Wire]:
     if not isinstance(target, str):
         return start(target)
     from .client_wires import open_http, open_sse, open_websocket
 
-    url = urlsplit(target)
-    if url.scheme in ("ws", "wss"):
+    transport = transport_of(target)
+    if transport == "ws":
         return open_websocket(target)
-    return open_sse(target) if url.path.endswith("/sse") else open_http(target)
+    return open_sse(target) if transport == "sse" else open_http(target)
 
 
 class LineWire:

@@ -422,3 +422,10 @@ def test_a_websocket_that_is_refused_is_told(folder: Path) -> None:
         with pytest.raises(Problem, match="there is no WebSocket: the server answers with status 404"):
             WebSocket(f"ws://{place}/mcp")
         answering.join()
+
+
+def test_the_transport_of_the_first_revisions_is_not_measured_and_that_is_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["bench", "http://127.0.0.1:9/sse"]) == 2
+    assert "HTTP+SSE is not measured" in capsys.readouterr().err

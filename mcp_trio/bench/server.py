@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import msgspec
 
-from ..client import INFO, is_url
+from ..client import INFO, is_url, transport_of
 from ..client_wires import header_value
 from ..loading import Problem
 from ..protocol.model import Json
@@ -194,7 +194,11 @@ def reach(target: str | Sequence[str], revision: str, connections: int = 1, **op
             yield reached
         return
     assert is_url(target)
-    kind = WebSocket if target.startswith("ws") else Http
+    if (transport := transport_of(target)) == "sse":
+        raise Problem(
+            f"{target}: HTTP+SSE is not measured; give the URL of the Streamable HTTP endpoint, or of a WebSocket"
+        )
+    kind = WebSocket if transport == "ws" else Http
     reached = Reached([kind(target) for _ in range(connections)])
     try:
         reached.open(revision)

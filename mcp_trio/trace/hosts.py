@@ -14,7 +14,7 @@ import trio
 from msgspec import UNSET
 
 from .. import Server
-from ..client import LineWire, Wire, is_url, start
+from ..client import LineWire, Wire, is_url, start, transport_of
 from ..client_wires import Connections, HttpWire, open_http, open_sse, open_websocket, target_of
 from ..loading import Problem, load
 from ..server.dispatch import converse
@@ -154,9 +154,7 @@ def reachable(target: Target) -> tuple[Transport, ...]:
         return ("stdio",)
     if isinstance(target, Server) or not is_url(target):
         return ("stdio", "http", "sse", "ws")
-    if target.startswith("ws"):
-        return ("ws",)
-    return ("sse",) if target.partition("?")[0].endswith("/sse") else ("http",)
+    return (transport_of(target),)
 
 
 @asynccontextmanager
