@@ -72,6 +72,10 @@ class Wire:
             pass
         return self._bytes
 
+    def comes(self, start: bytes) -> bool:
+        """Whether what has come, and was not looked at, begins so."""
+        return self._bytes.startswith(start)
+
     async def ended(self) -> bool:
         return not self._bytes and not await self.more()
 

@@ -378,7 +378,8 @@ async def test_below_a_mount_the_path_is_the_one_that_clients_see(mount: str, pa
         assert (await there.send("POST", f"{path}/", HEADERS, b"{")).status == 400
 
 
-REQUEST = {"type": "http", "method": "GET", "path": "/healthz", "query_string": b"", "headers": []}
+NO_HEAD = {"method": "GET", "path": "/healthz", "query_string": b"", "headers": []}
+REQUEST = {"type": "http", "http_version": "1.1", **NO_HEAD}
 
 
 async def never(*_: Any) -> Any:

@@ -17,8 +17,12 @@ from ...server.app import Server
 from .endpoint import TOO_LARGE, TOO_SLOW, Fields, Head, Headers, Reply, refusal
 from .service import LAST_WORDS, Exchange, Feed, Service
 
+log = logging.getLogger("mcp_trio")
+
 # Seconds for a body, and for the rest of one that was refused.
 BODY_TIME, LINGER_TIME = 60.0, 1.0
+VERSIONS = ("1.0", "1.1", "2", "3")
+CLOSE = ((b"Connection", b"close"),)
 
 
 class Application:
@@ -44,6 +48,9 @@ class Application:
             await send({"type": "lifespan.shutdown.complete"})
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close"})
+        elif scope["http_version"] not in VERSIONS:  # h11 reads any as if it were 1.1
+            wrong = f"Bad request: HTTP/{scope['http_version']} is not spoken here"
+            await self._reply(refusal(400, wrong, CLOSE), _head(scope), send)
         elif not self.service.server.is_running:
             raise RuntimeError("not running: the application that mounts this has to enter server.running() itself")
         else:
@@ -111,14 +118,16 @@ def _head(scope: Any) -> Head:
     for name, given in scope["headers"]:
         value = given.strip(b" \t")
         headers[name] = headers[name] + b", " + value if name in headers else value
-    target = scope["path"].encode() + (b"?" + scope["query_string"] if scope["query_string"] else b"")
+    path = scope["path"].encode().replace(b"?", b"%3F")  # it is decoded
+    target = path + (b"?" + scope["query_string"] if scope["query_string"] else b"")
     return Head(scope["method"].encode(), target, headers, (scope.get("server") or ("",))[0])
 
 
 async def _body(headers: Headers, receive: Any) -> bytes | Reply | None:
     """The body, or what is wrong with it; None where the client has gone."""
     if b"content-length" in headers and b"transfer-encoding" in headers:
-        return refusal(400, "Bad request: Content-Length and Transfer-Encoding exclude each other")
+        # RFC 9112, section 6.1: what comes behind it may be a request, or not
+        return refusal(400, "Bad request: Content-Length and Transfer-Encoding exclude each other", CLOSE)
     declared, body = int(headers.get(b"content-length", 0)), bytearray()
     with trio.move_on_after(BODY_TIME):
         while max(declared, len(body)) <= MAX_MESSAGE:
@@ -149,9 +158,19 @@ async def serve_hypercorn(
     Where a client has sent more behind a request that runs (pipelining), hypercorn does not see that it goes away; and
     one that does not read its response keeps its connection for as long as the server runs.
     """
+    import hypercorn.trio.run
     from hypercorn.config import Config
     from hypercorn.trio import serve
+    from hypercorn.trio.tcp_server import TCPServer
 
+    async def contained(*arguments: Any) -> None:
+        """One connection, whose failure, as of an answer to bytes behind the last request, would end the server."""
+        try:
+            await TCPServer(*arguments)
+        except Exception as problem:
+            log.debug("a connection failed: %r", problem)
+
+    hypercorn.trio.run.TCPServer = contained  # type: ignore[assignment, attr-defined]
     config, ports = Config(), list[int]()
     config.bind, config.graceful_timeout = [f"{host}:{port}"], LAST_WORDS
     config.certfile, config.keyfile = options.pop("tls", None) or (None, None)

@@ -155,10 +155,9 @@ class Guard:
 
 
 def bare(host: str) -> str:
-    """A host without its port, an address without its brackets."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0] if host.count(":") == 1 else host
+    """A host without its port, an address without its brackets; what is neither stays as it is."""
+    parts = re.fullmatch(r"(?:\[([^]]*)\]|([^:]*))(?::\d*)?", host)
+    return parts[1] or parts[2] or "" if parts else host
 
 
 def is_loopback(name: str) -> bool:

@@ -53,7 +53,7 @@ class RequestParser:
     def _prepare(self) -> None:
         """Be ready for the next request."""
         self._current = Parsed(b"", b"", {}, self._local)
-        self._coming = 0  # bytes of a head that is not whole, at most
+        self._coming = 0  # bytes since the last of a body, or since the last request: of a head, or of what is no body
 
     def feed(self, data: bytes) -> None:
         """Read on."""
@@ -91,18 +91,17 @@ class RequestParser:
         rest, self._usual_size = data, 0
         while rest:
             data, rest = rest, b""
+            self._coming += len(data)
             try:
                 self._parser.feed_data(data)
             except HttpParserUpgrade as upgrade:
                 rest = self._pass_over(self.requests[-1], data[upgrade.args[0] :])
             except HttpParserError as problem:
                 self.fail(self._current.refused or refusal(400, f"Bad request: {problem}"))
-        if self.stage is HEAD:
-            self._coming += len(data)
-            if self._coming > MAX_HEAD:
-                self.fail(refusal(431, LARGE_HEAD))
-        elif self.stage is BODY and self._current.refused is not None:
+        if self.stage is BODY and self._current.refused is not None:
             self.fail(self._current.refused)
+        elif self._coming > MAX_HEAD and self.stage is not IDLE:
+            self.fail(refusal(431, LARGE_HEAD))
 
     def _pass_over(self, asked: Parsed, behind: bytes) -> bytes:
         """A request has asked for another protocol. One not spoken here is passed over (RFC 9110, section 7.8).
@@ -113,6 +112,8 @@ class RequestParser:
             self._parser = HttpRequestParser(self)
             del asked.headers[b"upgrade"]
             return self.requests.pop().encoded() + behind
+        if asked.refused is None and (b"transfer-encoding" in asked.headers or asked.headers.get(b"content-length")):
+            asked.refused = refusal(400, "Bad request: what asks for a WebSocket has no body")
         self.rest, asked.upgrade, asked.keeps_alive = behind, True, False
         return b""
 
@@ -132,6 +133,8 @@ class RequestParser:
         self._current.target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self.stage is BODY:  # a trailer: nobody has looked at it when the request was let in (RFC 9110, 6.5.1)
+            return
         name, headers = name.lower(), self._current.headers
         value = value.strip(b" \t")  # RFC 9110, section 5.5
         if name in headers:
@@ -153,6 +156,7 @@ class RequestParser:
 
     def on_body(self, data: bytes) -> None:
         self._current.body += data
+        self._coming = 0
         if len(self._current.body) > MAX_MESSAGE:
             self._current.refused = self._current.refused or TOO_LARGE
 
