@@ -16,6 +16,8 @@ SINGLE = frozenset({b"host", b"content-length", b"transfer-encoding", b"content-
 LARGE_HEAD = f"The head of a request is larger than {MAX_HEAD} bytes or {MAX_HEADERS} headers"
 # The stages of a connection: what of a request has begun to come.
 IDLE, HEAD, BODY = range(3)
+# No size: that of the head that is known, where none is.
+NONE = -1
 
 
 class Parsed(Head):
@@ -47,7 +49,7 @@ class RequestParser:
         self.expects = False  # the client waits for a word before it sends the body
         self.rest = b""  # what came behind an upgrade
         self._usual_head, self._usual = b"", Parsed(b"", b"", {})
-        self._usual_size = 0
+        self._usual_size = NONE
         self._prepare()
 
     def _prepare(self) -> None:
@@ -88,7 +90,7 @@ class RequestParser:
             self._usual.body = b""
 
     def _read(self, data: bytes) -> None:
-        rest, self._usual_size = data, 0
+        rest, self._usual_size = data, NONE
         while rest:
             data, rest = rest, b""
             self._coming += len(data)
