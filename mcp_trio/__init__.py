@@ -28,6 +28,8 @@ from .server.context import Context as Context
 from .server.context import ToolError as ToolError
 
 if typing.TYPE_CHECKING:
+    from .server.access import Access as Access
+    from .server.access import Principal as Principal
     from .server.ask import Elicit as Elicit
     from .server.ask import Elicited as Elicited
     from .server.ask import ElicitUrl as ElicitUrl
@@ -36,18 +38,25 @@ if typing.TYPE_CHECKING:
     from .server.ask import Roots as Roots
     from .server.ask import Sample as Sample
     from .server.ask import Sampled as Sampled
+    from .server.jwts import jwt as jwt
+    from .server.tokens import token_file as token_file
 
 __version__ = "0.1.0"
 
-# The questions, which most servers do not ask, are imported when they are first named.
-_QUESTIONS = ("Elicit", "ElicitUrl", "Elicited", "Question", "Root", "Roots", "Sample", "Sampled")
+# What most servers do without is imported, from these rooms of the server's, when it is first named.
+_LATER = {
+    **dict.fromkeys(("Elicit", "ElicitUrl", "Elicited", "Question", "Root", "Roots", "Sample", "Sampled"), "ask"),
+    **dict.fromkeys(("Access", "Principal"), "access"),
+    "jwt": "jwts",
+    "token_file": "tokens",
+}
 # Public is every class that stands here.
-__all__ = [*_QUESTIONS, *(name for name, thing in globals().items() if isinstance(thing, type))]
+__all__ = [*_LATER, *(name for name, thing in globals().items() if isinstance(thing, type))]
 
 
 def __getattr__(name: str) -> typing.Any:
-    if name in _QUESTIONS:
-        from .server import ask
+    if name in _LATER:
+        from importlib import import_module
 
-        return getattr(ask, name)
+        return getattr(import_module(f".server.{_LATER[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import msgspec
 import trio
 
-from . import Server, __version__, cli_bench, cli_traces
+from . import Server, __version__, cli_access, cli_bench, cli_traces
 from .loading import FORMS, NAMES, Problem, load, what_and_where
 from .protocol.model import Json
 from .protocol.revisions import PROFILES, REVISIONS
@@ -202,6 +202,7 @@ SETTINGS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "path": ("PATH", str, "of the MCP endpoint on HTTP (/mcp)"),
     "allowed_host": ("NAME", _words, "a name by which HTTP clients may come"),
     "allowed_origin": ("URL", _words, "a site whose pages may come"),
+    "token_file": ("FILE", str, "let those in over HTTP and WebSocket whose tokens it lists; `token` makes one"),
     "tls_cert": ("FILE", str, "serve HTTP over TLS, with this certificate"),
     "tls_key": ("FILE", str, "and this key"),
     "grace": ("SECONDS", _seconds, "what running requests get at the end (5)"),
@@ -239,6 +240,8 @@ def _serve(options: argparse.Namespace) -> int:
         server.timeout = server.timeout if options.timeout is None else options.timeout
         if options.profile is not None:
             server.use_profile(options.profile)
+        if options.token_file is not None:
+            cli_access.let_in(server, options.token_file)
         if on_stdio and at_terminal:
             _explain(server)
         trio.run(_serve_and_say, server, options, stdio)
@@ -409,5 +412,6 @@ COMMANDS = {
     "replay": Command(cli_traces.replay_arguments, cli_traces.replay, "traces/ server.py"),
     "show": Command(cli_traces.show_arguments, cli_traces.show, "new.jsonl"),
     "bench": Command(cli_bench.arguments, cli_bench.bench, "server.py add a=1 b=2"),
+    "token": Command(cli_access.arguments, cli_access.token, "alice --scope admin"),
     "version": Command(_version_arguments, _version, ""),
 }

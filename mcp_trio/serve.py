@@ -99,6 +99,7 @@ def _engine(name: str, server: Server, stopping: trio.Event) -> Callable[..., Aw
 
 
 async def _serve_stdio(server: Server, stdio: bool | tuple[int, int], stopping: trio.Event) -> None:
+    from .server.access import owner
     from .transports.outbox import after
     from .transports.stdio import claim, open_wire
 
@@ -108,5 +109,5 @@ async def _serve_stdio(server: Server, stdio: bool | tuple[int, int], stopping: 
             # To stop is to act as if the client had ended its input: what it was owed, it gets.
             nursery.start_soon(after, stopping, wire.end_input)
             nursery.start_soon(wire.wind_up, everything, server.grace)
-            await converse(server, wire)
+            await converse(server, wire, owner())
             nursery.cancel_scope.cancel()

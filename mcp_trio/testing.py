@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from .client import NEWEST, Client, talk, ungrouped
+from .server.access import Principal, owner
 from .server.app import Server
 from .server.dispatch import converse
 from .transports.memory import memory_pair
@@ -21,8 +22,12 @@ __all__ = ["connect", "replay"]
 
 
 @asynccontextmanager
-async def connect(server: Server, revision: str = NEWEST, **options: Any) -> AsyncIterator[Client]:
+async def connect(
+    server: Server, revision: str = NEWEST, *, principal: Principal | None = None, **options: Any
+) -> AsyncIterator[Client]:
     """A client of `server`, its session open. Options: `capabilities` and `answer`, for what the server may ask.
+
+    `principal` is who the client is; by default the owner of the process, who may use everything.
 
     async with connect(server, revision=...) as client:
         result = await client.call_tool("get_weather", {"location": "New York"})
@@ -30,7 +35,7 @@ async def connect(server: Server, revision: str = NEWEST, **options: Any) -> Asy
     ours, theirs = memory_pair()
     with ungrouped():
         async with server.running(), trio.open_nursery() as nursery:
-            nursery.start_soon(converse, server, theirs)
+            nursery.start_soon(converse, server, theirs, principal or owner())
             try:
                 async with talk(ours, revision, **options) as client:
                     yield client

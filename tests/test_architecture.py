@@ -44,7 +44,9 @@ MAY_IMPORT = {
     "pytest_plugin": {"loading", "testing", "trace"},
     "cli_traces": ABOVE_CLIENT | {"loading", "cli"},
     "cli_bench": ABOVE_CLIENT | {"bench", "loading", "terminal", "cli"},
-    "cli": ABOVE_CLIENT | {"terminal", "testing", "bench", "console", "loading", "cli", "cli_bench", "cli_traces"},
+    "cli_access": LOW | {"loading", "cli"},
+    "cli": ABOVE_CLIENT
+    | {"terminal", "testing", "bench", "console", "loading", "cli", "cli_access", "cli_bench", "cli_traces"},
     "__main__": {"cli"},
 }
 
@@ -66,7 +68,7 @@ PURE_LIBRARIES = {"msgspec", "mcp_trio"}
 HEAVY = set(
     """
     jsonschema httptools hypercorn quart quart_trio trio_websocket h11 h2 wsproto sqlite3 argparse asyncio
-    rich matplotlib
+    rich matplotlib jwt cryptography
     """.split()
 )
 

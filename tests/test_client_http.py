@@ -50,8 +50,8 @@ async def serving(server=None):
     """A server on the native host; its address."""
     server = server or a_server()
 
-    async def upgrade(stream, head):
-        await serve_websocket(server, stream, head, trio.Event())
+    async def upgrade(stream, head, principal):
+        await serve_websocket(server, stream, head, trio.Event(), principal)
 
     async def serve(task_status):
         await serve_http(server, "127.0.0.1", 0, stopping=trio.Event(), upgrade=upgrade, task_status=task_status)

@@ -6,7 +6,7 @@ import pytest
 import trio
 from http_wire import HEADERS, Signals, Site, Wire, make_server, message, request, site
 
-from mcp_trio import Context, Server
+from mcp_trio import Context, Principal, Server
 from mcp_trio.client_sse import Parser
 from mcp_trio.transports.http import streams
 from mcp_trio.transports.http.streams import HttpSession, Sessions, Stream
@@ -273,7 +273,7 @@ async def test_clients_that_open_a_session_twice_are_refused() -> None:
 # The store and the streams, without a network
 
 
-def opened(sessions: Sessions, now: float, principal: str | None = None) -> HttpSession | None:
+def opened(sessions: Sessions, now: float, principal: Principal | None = None) -> HttpSession | None:
     server = Server("there")
     session = HttpSession(server)
     session.principal = principal
@@ -309,9 +309,10 @@ def test_idle_sessions_expire_and_busy_ones_do_not() -> None:
 
 def test_a_session_of_another_principal_is_not_found() -> None:
     sessions = Sessions()
-    session = opened(sessions, 0.0, principal="a")
-    assert sessions.find(session.id, "b") is None
-    assert sessions.find(session.id, "a") is session
+    session = opened(sessions, 0.0, principal=Principal("a"))
+    assert sessions.find(session.id, Principal("b")) is None
+    assert sessions.find(session.id, None) is None
+    assert sessions.find(session.id, Principal("a", frozenset({"other"}))) is session
 
 
 async def test_history_is_bounded_and_its_last_event_is_kept() -> None:

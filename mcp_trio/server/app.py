@@ -23,6 +23,7 @@ from .threads import Threads
 
 if TYPE_CHECKING:
     from ..transports.http.asgi import Application
+    from .access import Access, Verify
     from .offers import Completer, ServerPrompt, ServerResource, ServerTool
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -36,7 +37,8 @@ class Server:
     `pages` is how many items a list shows at a time (by default all), or a function that cuts it otherwise.
     `timeout` holds for every tool that has none of its own. `grace` is what running requests get to finish in when
     the server stops. `secret` seals what clients carry between two calls; processes that stand in for one another
-    need the same one (also from MCP_TRIO_SECRET).
+    need the same one (also from MCP_TRIO_SECRET). `access` controls who may use it over HTTP and WebSocket: an
+    `Access`, or just its async function from a token to a principal.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Server:
         timeout: float | None = None,
         grace: float = 5.0,
         secret: str | bytes | None = None,
+        access: "Access | Verify | None" = None,
     ) -> None:
         if not (name and isinstance(name, str)):
             raise TypeError(f"Server(name) wants a string, not {name!r}; tools go on with @server.tool")
@@ -82,6 +85,11 @@ class Server:
         self.is_running = False
         secret = secret or os.environ.get("MCP_TRIO_SECRET") or secrets.token_bytes(32)
         self.secret = secret.encode() if isinstance(secret, str) else secret
+        self.access: Access | None = None
+        if access is not None:
+            from .access import as_access
+
+            self.access = as_access(access)
 
     def __repr__(self) -> str:
         return f"<Server {self.info.name!r}: {len(self.tools)} tools>"
@@ -99,14 +107,18 @@ class Server:
     def tool(self, function: Any = None, /, **options: Any) -> Any:
         """Register a function as a tool, at any time; clients hear of it.
 
-        Options: name, title, description, annotations, icons, input_schema, output_schema, timeout, meta; what is
-        not given is read from the function.
+        Options: name, title, description, annotations, icons, input_schema, output_schema, timeout, scopes, meta; what
+        is not given is read from the function. For those who lack one of the `scopes` there is no such tool.
         """
         if function is None:
             return partial(self.tool, **options)
         from .offers import ServerTool
 
         must_be_seconds(options.get("timeout"), "server.tool(timeout)")
+        if "scopes" in options:
+            from .access import as_scopes
+
+            options["scopes"] = as_scopes(options["scopes"], "server.tool(scopes)")
         self.tools.add(ServerTool(function, **options))
         return function
 

@@ -203,7 +203,8 @@ class Asking:
         self._open: dict[str, Json] = {}
         about: Json = {"arguments": {}, **json.decode(request.call.raw)}
         # What tells this request from others: on whose behalf it comes, its method, and what it is about.
-        chosen = [request.principal, request.call.method, *map(about.get, ("name", "uri", "arguments"))]
+        name = request.principal and request.principal.name
+        chosen = [name, request.call.method, *map(about.get, ("name", "uri", "arguments"))]
         self._state = State(sha256(json.encode(chosen, order="deterministic")).hexdigest(), expires=0)
         params, session = request.call.params, request.conversation.session
         self._capabilities = session.capabilities if self._revision.opens else params.meta.capabilities

@@ -13,6 +13,7 @@ from ..protocol.model import Json, PromptMessage
 from ..protocol.revisions.base import LEVELS
 
 if TYPE_CHECKING:
+    from .access import Principal
     from .ask import Asking, Elicited, Question, Root, Sampled
     from .dispatch import Request
 
@@ -38,15 +39,15 @@ class Context:
     """A request's own: how far it is, what it has to say, whom it can ask.
 
     A function gets one by a parameter annotated with this class; the parameter is no part of its schema. `revision` is
-    the protocol revision that serves the request; `principal`, where access is controlled, on whose behalf it comes;
-    `lifespan`, what the server's lifespan has yielded.
+    the protocol revision that serves the request; `lifespan`, what the server's lifespan has yielded; `principal`, on
+    whose behalf it comes: the owner of the process, or over HTTP whose token it is, and None where none is asked for.
     """
 
     def __init__(self, request: "Request") -> None:
         self._request = request
         self._progress = -inf
         self.revision: str = request.call.revision.name
-        self.principal = request.principal
+        self.principal: Principal | None = request.principal
         self.lifespan: Any = request.server.lifespan_value
 
     @property

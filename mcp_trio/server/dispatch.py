@@ -15,7 +15,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from time import perf_counter
 from types import coroutine
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import trio
@@ -28,6 +28,9 @@ from ..protocol.session import Answer, Batch, Call, Event, Notice, Refusal, Sess
 from .app import Server
 from .context import AskFailed, ToolError, Unanswered
 from .handlers import HANDLERS
+
+if TYPE_CHECKING:
+    from .access import Principal
 
 log = logging.getLogger("mcp_trio")
 
@@ -69,7 +72,7 @@ class Request(msgspec.Struct, eq=False):
     conversation: Conversation
     channel: Channel
     server: Server
-    principal: str | None
+    principal: Principal | None
     scope: trio.CancelScope | None = None  # from the first wait on
     ended: bool = False
     error: ProtocolError | None = None  # what the reply says, where it is an error
@@ -99,7 +102,7 @@ class Conversation:
     def __init__(self, server: Server, channel: Channel, stated: Revision | None = None) -> None:
         self.server = server
         self.channel = channel
-        self.principal: str | None = None
+        self.principal: Principal | None = None
         self.session = Session(server.revisions, stated)
         self.waiting: dict[jsonrpc.Id, trio.CancelScope] = NONE
         self._asked: dict[str, Pending] = NONE
@@ -135,7 +138,9 @@ class Conversation:
 
     def is_to_wait(self, call: Call) -> bool:
         """Whether it calls a tool that waited when it was last called."""
-        return call.method == "tools/call" and call.params.name in self.server.waited
+        if call.method != "tools/call" or call.params.name not in self.server.waited:
+            return False
+        return self.server.tools.get_for(self.principal, call.params.name) is not None  # a hidden one shows in nothing
 
     def scope_for(self, call: Call) -> trio.CancelScope:
         """What cancels a request from now on, unless its id is in use: then it is refused where it begins."""
@@ -145,7 +150,7 @@ class Conversation:
         return scope
 
     def begin(
-        self, work: Work, channel: Channel, scope: trio.CancelScope | None = None
+        self, work: Work, channel: Channel, scope: trio.CancelScope | None = None, principal: Principal | None = None
     ) -> tuple[Request | None, bytes | None, Rest | None]:
         """Run a request, or a batch, in this task's turn, until it ends or first waits.
 
@@ -154,7 +159,8 @@ class Conversation:
         It runs in a copy of the context, so that what it sets there does not reach the next request. Where it waits,
         the copy becomes this task's, which is to go on with it in `carry_on`.
         """
-        request = Request(work, self, channel, self.server, self.principal, scope) if isinstance(work, Call) else None
+        who = principal or self.principal
+        request = Request(work, self, channel, self.server, who, scope) if isinstance(work, Call) else None
         running: Running = serve(request) if request else self._gather(work, channel)
         context = copy_context()
         try:
@@ -184,7 +190,8 @@ class Conversation:
         events = work.events if isinstance(work, Batch) else [work]
         replies: list[bytes] = []
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(Relay(self, channel, nursery, replies.append, iter(events)).run)
+            # A later request of the session may come with a token of fewer scopes, or more.
+            nursery.start_soon(Relay(self, channel, nursery, replies.append, iter(events), by=self.principal).run)
         return b"[%b]" % b",".join(replies) if replies else None
 
     def note(self, event: Event | None) -> None:
@@ -287,6 +294,7 @@ class Relay(msgspec.Struct, eq=False):
     reply: Callable[[bytes], None]
     events: Iterator[Event | None]  # those that are not served yet
     wire: Wire | None = None  # what more of them come by, until its input ends
+    by: Principal | None = None  # on whose behalf they come, where another may come meanwhile
     task: trio.lowlevel.Task | None = None  # the one that serves
     apart: deque[tuple[Call, trio.CancelScope]] = msgspec.field(default_factory=deque)  # for tasks that are to begin
 
@@ -311,7 +319,7 @@ class Relay(msgspec.Struct, eq=False):
                         self.apart.append((event, self.conversation.scope_for(event)))
                         self.nursery.start_soon(self._serve_apart)
                     elif isinstance(event, Work):
-                        request, reply, rest = self.conversation.begin(event, self.channel)
+                        request, reply, rest = self.conversation.begin(event, self.channel, None, self.by)
                         if rest is not None:
                             self.flush()
                             self.nursery.start_soon(self.run)
@@ -340,7 +348,7 @@ class Relay(msgspec.Struct, eq=False):
         call, scope = self.apart.popleft()
         try:
             with scope:
-                request, reply, rest = self.conversation.begin(call, self.channel, scope)
+                request, reply, rest = self.conversation.begin(call, self.channel, scope, self.by)
                 if rest is not None:
                     reply = await self.conversation.carry_on(request, rest, scope)
                 else:
@@ -385,9 +393,10 @@ def resume(running: Running, trap: Any) -> Generator[Any, Any, bytes | None]:
         return done.value  # type: ignore[no-any-return]
 
 
-async def converse(server: Server, wire: Wire) -> None:
+async def converse(server: Server, wire: Wire, principal: Principal | None = None) -> None:
     """Serve one client until its input ends and what it asked for is done."""
     conversation = Conversation(server, wire)
+    conversation.principal = principal
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(Relay(conversation, wire, nursery, wire.send, iter(()), wire).run)

@@ -36,13 +36,14 @@ async def list_items(what: str, request: "Request") -> bytes:
         templates = [item.listed for item in list(request.server.templates.values())]
         resources = [item.listed for item in list(registry.values())]
         return encode(revision.listing({what: resources, "resourceTemplates": templates}, None))
-    return registry.listing(revision, "resourceTemplates" if what == "templates" else what, cursor)
+    key = "resourceTemplates" if what == "templates" else what
+    return registry.listing(revision, key, cursor, request.principal)
 
 
 async def call_tool(request: "Request") -> bytes:
     """Call a tool."""
     params, revision = request.call.params, request.call.revision
-    result = await request.server.tools.find(params.name).run(request, params.arguments)
+    result = await request.server.tools.find(params.name, request.principal).run(request, params.arguments)
     return revision.encode_text(result) if isinstance(result, str) else encode(revision.tool_result(result))
 
 

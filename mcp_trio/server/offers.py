@@ -17,6 +17,7 @@ from . import docstrings, schema
 from .app import Server
 from .context import Context, ToolError
 from .dispatch import Request
+from .registry import NO_SCOPES
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _CONTENTS = (TextContents, model.BlobContents)
@@ -32,6 +33,7 @@ class Function:
     """
 
     listed: Any
+    scopes = NO_SCOPES  # what a principal needs to use it, and to know of it
     number: int  # its place in the order in which its kind was added
 
     def __init__(self, function: schema.Function, kind: str, name: str, **options: Any) -> None:
@@ -82,7 +84,14 @@ def described(kind: type[model.Model], function: schema.Function, **given: Any) 
 class ServerTool(Function):
     """A tool that can be listed and called."""
 
-    def __init__(self, function: schema.Function, *, timeout: float | None = None, **listed: Any) -> None:
+    def __init__(
+        self,
+        function: schema.Function,
+        *,
+        timeout: float | None = None,
+        scopes: frozenset[str] = NO_SCOPES,
+        **listed: Any,
+    ) -> None:
         listed = described(model.Tool, function, **listed)
         if not _NAME.fullmatch(listed["name"]):
             raise ValueError(f"tool name {listed['name']!r}: 1 to 128 of the characters A-Z a-z 0-9 _ - . are wanted")
@@ -90,6 +99,7 @@ class ServerTool(Function):
         output_schema, content = listed.get("output_schema"), (*CONTENT_TYPES, ToolResult)
         self._returned = schema.Returned(function, output_schema=output_schema, content=content)
         self._timeout = timeout
+        self.scopes = scopes
         listed |= {"input_schema": self.parameters.schema, "output_schema": self._returned.schema}
         self.listed = model.Tool(**listed)
 

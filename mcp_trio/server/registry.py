@@ -11,9 +11,13 @@ from ..protocol.jsonrpc import encode
 from ..protocol.revisions import Revision
 
 if TYPE_CHECKING:
+    from .access import Principal
     from .offers import Function
 
 T = TypeVar("T", bound="Function")
+NO_SCOPES: frozenset[str] = frozenset()
+# Encoded lists that are kept: tokens may have any mix of scopes.
+MOST_KEPT = 100
 # A way to cut a list: what belongs on the page at a cursor, and the cursor of the next.
 #
 # The items come with their numbers, which stay theirs while others come and go.
@@ -29,7 +33,8 @@ class Registry(dict[str, T]):
         self._pages = pages
         self._changed = changed
         self._numbers = count(1)
-        self._encoded: dict[Revision, bytes] = {}
+        self._encoded: dict[Revision | tuple[Revision, frozenset[str]], bytes] = {}
+        self.scopes = NO_SCOPES  # all that one of them wants
 
     def add(self, item: T) -> None:
         """Add one; a name can be taken once."""
@@ -37,6 +42,7 @@ class Registry(dict[str, T]):
             raise ValueError(f"there is a {self._kind} {item.name!r} already; remove it, or name this one otherwise")
         item.number = next(self._numbers)
         self[item.name] = item
+        self.scopes |= item.scopes
         self._encoded.clear()
         self._changed(self.feature)
 
@@ -44,30 +50,46 @@ class Registry(dict[str, T]):
         """Remove one."""
         if name not in self:
             raise KeyError(f"there is no {self._kind} {name!r}")
-        del self[name]
+        if self.pop(name).scopes:
+            self.scopes = NO_SCOPES.union(*(item.scopes for item in list(self.values())))
         self._encoded.clear()
         self._changed(self.feature)
 
-    def find(self, name: str) -> T:
-        """The one of that name. Raises InvalidParams where there is none."""
-        if name not in self:
-            raise InvalidParams(f"Unknown {self._kind}: {name}")
-        return self[name]
+    def get_for(self, principal: "Principal | None", name: str) -> T | None:
+        """The one of that name, where there is one that the principal may know of."""
+        item = self.get(name)
+        return None if item is None or (item.scopes and item.scopes != _held(principal, item.scopes)) else item
 
-    def listing(self, revision: Revision, key: str, cursor: str | None) -> bytes:
+    def find(self, name: str, principal: "Principal | None" = None) -> T:
+        """The same. Raises InvalidParams where there is none."""
+        if (item := self.get_for(principal, name)) is None:
+            raise InvalidParams(f"Unknown {self._kind}: {name}")
+        return item
+
+    def listing(self, revision: Revision, key: str, cursor: str | None, principal: "Principal | None" = None) -> bytes:
         """The page at a cursor as it goes out, under its key. Raises InvalidParams for a cursor that is not ours.
 
-        It is encoded once for each revision until the list changes. Only first pages are kept: a client can make up
-        as many other cursors as it likes.
+        It is encoded once for each revision, and what different principals may know of, until the list changes. Only
+        first pages are kept: a client can make up as many other cursors as it likes.
         """
-        if not cursor and revision in self._encoded:
-            return self._encoded[revision]
-        numbered = [(item.number, item) for item in list(self.values())]
-        items, following = self._pages(numbered, cursor) if revision.pages else (list(self.values()), None)
+        held = _held(principal, self.scopes) if self.scopes else NO_SCOPES
+        kept_as = (revision, held) if self.scopes else revision
+        if not cursor and kept_as in self._encoded:
+            return self._encoded[kept_as]
+        shown = [item for item in list(self.values()) if item.scopes <= held]
+        numbered = [(item.number, item) for item in shown]
+        items, following = self._pages(numbered, cursor) if revision.pages else (shown, None)
         encoded = encode(revision.listing({key: [item.listed for item in items]}, following))
         if not cursor:
-            self._encoded[revision] = encoded
+            if len(self._encoded) >= MOST_KEPT:
+                del self._encoded[next(iter(self._encoded))]
+            self._encoded[kept_as] = encoded
         return encoded
+
+
+def _held(principal: "Principal | None", scopes: frozenset[str]) -> frozenset[str]:
+    """Those of the scopes that a principal has; nobody has none."""
+    return NO_SCOPES if principal is None else principal.held(scopes)
 
 
 def in_pages_of(size: int | None) -> Pages:

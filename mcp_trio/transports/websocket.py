@@ -18,6 +18,8 @@ from .outbox import GONE, Outbox, QueuedWire, after, let_go
 if TYPE_CHECKING:
     from trio_websocket import WebSocketConnection
 
+    from ..server.access import Principal
+
 log = logging.getLogger("mcp_trio")
 
 SUBPROTOCOL = "mcp"
@@ -28,7 +30,7 @@ CLOSE_WITHIN = 0.4
 _PIECE = 2**16
 
 # Why a connection is closed: RFC 6455, section 7.4.1.
-GOING_AWAY, NOT_TEXT, TOO_LARGE, NO_PONG = 1001, 1003, 1009, 1011
+GOING_AWAY, NOT_TEXT, NOT_ALLOWED, TOO_LARGE, NO_PONG = 1001, 1003, 1008, 1009, 1011
 BAD_FRAMES = (1002, 1007)
 _CLOSE = b"\x88"
 
@@ -122,11 +124,14 @@ class _Frames(trio.abc.Stream):
         outgoing.close(discard=True)
 
 
-async def serve_websocket(server: Server, stream: trio.abc.Stream, head: bytes, stopping: trio.Event) -> None:
+async def serve_websocket(
+    server: Server, stream: trio.abc.Stream, head: bytes, stopping: trio.Event, principal: "Principal | None" = None
+) -> None:
     """Serve one client whose request to upgrade was read, and allowed, already; close the stream in the end.
 
     `head` is all that was read. Whatever the client does, nothing is raised. When `stopping` is set, what runs is
-    finished, within the server's grace; then, or cancelled, it closes as a server does that goes away.
+    finished, within the server's grace; then, or cancelled, it closes as a server does that goes away. It ends with
+    its principal.
     """
     frames = _Frames(stream, head)
     try:
@@ -138,7 +143,9 @@ async def serve_websocket(server: Server, stream: trio.abc.Stream, head: bytes, 
                         conversation.start_soon(_read, connection, frames, conversation.cancel_scope)
                         conversation.start_soon(_watch, connection, frames, conversation.cancel_scope)
                         conversation.start_soon(after, stopping, frames.incoming.close)
-                        await converse(server, QueuedWire(frames.incoming, frames))
+                        if principal is not None and principal.expires is not None:
+                            conversation.start_soon(_expire, principal, frames, conversation.cancel_scope)
+                        await converse(server, QueuedWire(frames.incoming, frames), principal)
                     conversation.cancel_scope.cancel()
             finally:
                 frames.close()
@@ -182,6 +189,13 @@ async def _read(connection: "WebSocketConnection", frames: _Frames, conversation
     except ConnectionClosed as closed:
         if closed.reason and closed.reason.code in BAD_FRAMES:
             frames.close_code = closed.reason.code  # the library does not say so itself
+    conversation.cancel()
+
+
+async def _expire(principal: "Principal", frames: _Frames, conversation: trio.CancelScope) -> None:
+    """End the conversation with a client that came by a token when that is no longer valid."""
+    await trio.sleep(max(0, principal.ends_in()))
+    frames.close_code = NOT_ALLOWED
     conversation.cancel()
 
 

@@ -63,7 +63,10 @@ class Application:
 
     async def _answer(self, head: Head, receive: Any, send: Any) -> None:
         self.service.sessions.expire(trio.current_time())
-        body = self.service.admit(head) or await _body(head.headers, receive)
+        body: Reply | bytes | None = self.service.admit(head)
+        if body is None and self.service.server.access is not None:
+            body = await self.service.identify(head)
+        body = body or await _body(head.headers, receive)
         if body is None:
             return
         refused = isinstance(body, Reply)
@@ -120,7 +123,8 @@ def _head(scope: Any) -> Head:
         headers[name] = headers[name] + b", " + value if name in headers else value
     path = scope["path"].encode().replace(b"?", b"%3F")  # it is decoded
     target = path + (b"?" + scope["query_string"] if scope["query_string"] else b"")
-    return Head(scope["method"].encode(), target, headers, (scope.get("server") or ("",))[0])
+    local, scheme = (scope.get("server") or ("",))[0], scope.get("scheme", "http")
+    return Head(scope["method"].encode(), target, headers, local, scheme=scheme)
 
 
 async def _body(headers: Headers, receive: Any) -> bytes | Reply | None:

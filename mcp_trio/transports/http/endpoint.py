@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -14,6 +15,9 @@ from ...protocol import jsonrpc
 from ...protocol.errors import HeaderMismatch, InvalidRequest, ParseError, ProtocolError
 from ...protocol.revisions import Revision
 from ...protocol.session import Call
+
+if TYPE_CHECKING:
+    from ...server.access import Principal
 
 Headers = Mapping[bytes, bytes]
 Fields = tuple[tuple[bytes, bytes], ...]
@@ -26,9 +30,10 @@ EVENTS: Fields = (
     (b"X-Accel-Buffering", b"no"),  # nginx keeps back what it buffers
 )
 
-MCP, HEALTH, METRICS, SSE, MESSAGES = "mcp", "health", "metrics", "sse", "messages"
+MCP, HEALTH, METRICS, SSE, MESSAGES, METADATA = "mcp", "health", "metrics", "sse", "messages", "metadata"
 METHODS = {MCP: (b"POST", b"GET", b"DELETE"), SSE: (b"GET",), MESSAGES: (b"POST",)}
-METHODS |= dict.fromkeys((HEALTH, METRICS), (b"GET", b"HEAD"))
+METHODS |= dict.fromkeys((HEALTH, METRICS, METADATA), (b"GET", b"HEAD"))
+METADATA_PATH = "/.well-known/oauth-protected-resource"
 
 SESSION, VERSION, LAST_EVENT = b"mcp-session-id", b"mcp-protocol-version", b"last-event-id"
 # Accept needs no permission.
@@ -44,6 +49,9 @@ class Head(msgspec.Struct):
     local: str = ""  # the address that it came to
     route: str = ""  # filled in when it is admitted
     query: bytes = b""
+    scheme: str = "http"
+    token: str = ""  # what it came with, as long as nobody has looked at it
+    principal: "Principal | None" = None
 
 
 class Reply(msgspec.Struct):
@@ -82,12 +90,14 @@ def reply(message: bytes, error: ProtocolError | None, revision: Revision | None
 
 
 class Routes:
-    """Path -> what is served there."""
+    """Path -> what is served there. `resource` is the endpoint's URL where clients have another one than we see."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, resource: str = "") -> None:
         mcp = ("/" + path.strip("/")).encode()
         self._exact = {mcp: MCP, mcp.rstrip(b"/") + b"/": MCP}
         self._exact |= {b"/healthz": HEALTH, b"/metrics": METRICS, b"/sse": SSE, b"/messages": MESSAGES}
+        paths = {"", mcp.decode().rstrip("/"), urlsplit(resource).path.rstrip("/")}
+        self._exact |= {(METADATA_PATH + place).encode(): METADATA for place in paths}
 
     def find(self, head: Head) -> str | None:
         """The route of a request's target, which may be a path with a query, or a whole URL."""

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from ...server.app import Server
 from ..outbox import GONE, let_go
-from .endpoint import MCP, TOO_SLOW, Fields, Head, Reply, refusal
+from .endpoint import MCP, METADATA, TOO_SLOW, Fields, Head, Reply, refusal
 from .parsing import BODY, HEAD, IDLE, Parsed, RequestParser
 from .service import Exchange, Feed, Service
 
@@ -36,7 +36,7 @@ LOST = (*GONE, OSError, trio.BusyResourceError)
 
 WEBSOCKET_WANTED = ((b"Upgrade", b"websocket"), (b"Connection", b"Upgrade"))
 
-Upgrade = Callable[[trio.abc.Stream, bytes], Awaitable[None]]
+Upgrade = Callable[..., Awaitable[None]]  # of a stream, the head that was read, and the principal
 
 
 class Connection:
@@ -51,7 +51,8 @@ class Connection:
         self._socket = accepted
         self._tcp = trio.SocketStream(trio.socket.from_stdlib_socket(accepted))
         self._tls = trio.SSLStream(self._tcp, tls, server_side=True, https_compatible=True) if tls else None
-        self._parser = RequestParser(host.service.admit, accepted.getsockname()[0])
+        admit = self._admit_by_tls if tls else host.service.admit
+        self._parser = RequestParser(admit, accepted.getsockname()[0])
         self._out: list[bytes] = []
         self._open = True  # whether there will be another request
         self._backlog = bytearray()
@@ -80,6 +81,10 @@ class Connection:
                 self._host.connections.discard(self)
                 self._host.latest = None
 
+    def _admit_by_tls(self, head: Head) -> Reply | None:
+        head.scheme = "https"
+        return self._host.service.admit(head)
+
     def drain(self) -> None:
         """The server stops: nothing more is wanted of a connection on which nothing goes on."""
         if self.due != inf and self._parser.stage is IDLE and not self._out:
@@ -95,6 +100,8 @@ class Connection:
         while True:
             while parser.requests and self._open:
                 parsed = parser.requests.popleft()
+                if self._host.service.server.access is not None and parsed.refused is None:
+                    parsed.refused = await self._identify(parsed)
                 if parsed.upgrade and parsed.refused is None:
                     await self._upgrade(parsed)
                     continue
@@ -124,6 +131,11 @@ class Connection:
         if parser.failed:
             await let_go(self._tcp, LINGER_TIME)
         return None
+
+    async def _identify(self, parsed: Parsed) -> Reply | None:
+        """The refusal, where the request comes on nobody's behalf. What was answered before need not wait for it."""
+        await self._flush()
+        return await self._host.service.identify(parsed)
 
     async def _receive(self) -> None:
         """Read on."""
@@ -186,7 +198,7 @@ class Connection:
             return
         await self._flush()
         self._open, self.due = False, inf
-        await take(self._tls or self._tcp, parsed.encoded() + self._parser.rest)
+        await take(self._tls or self._tcp, parsed.encoded() + self._parser.rest, principal=parsed.principal)
 
     # Bytes
 
@@ -276,7 +288,9 @@ class UpgradesOnly(Service):
     """A port where nothing but a WebSocket is to be had."""
 
     def answer(self, head: Head, body: bytes) -> Reply:
-        """Say so."""
+        """Say so, but of where tokens for it are to be had."""
+        if head.route == METADATA:
+            return self.bearers.metadata(head)
         return refusal(426, "WebSocket alone is served on this port", WEBSOCKET_WANTED)
 
 

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import AsyncIterator, Sized
 from contextlib import asynccontextmanager
 from functools import lru_cache
+from math import inf
 from time import perf_counter
 from typing import Any, ClassVar
 
@@ -15,11 +16,12 @@ import trio
 from ...protocol.errors import HeaderMismatch, UnsupportedVersion
 from ...protocol.revisions import Revision
 from ...protocol.session import Answer, Batch, Call, Refusal
+from ...server.access import Principal, stands_in
 from ...server.app import Server
 from ...server.dispatch import Conversation, Request, Rest, Work, converse
 from ...server.offers import ServerTool
 from ..outbox import Outbox, QueuedWire
-from . import endpoint, sse
+from . import bearer, endpoint, sse
 from .endpoint import Fields, Guard, Head, Headers, Refused, Reply, refusal
 from .metrics import Metrics
 from .streams import HttpSession, Sessions, Stream
@@ -37,6 +39,7 @@ class Feed(msgspec.Struct, eq=False):
     service: Service
     stream: Stream
     after: int | None = None
+    principal: Principal | None = None  # with whose end it ends too
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -51,7 +54,10 @@ class Feed(msgspec.Struct, eq=False):
 
     async def next(self) -> bytes:
         """What has to be sent next; nothing at the end."""
-        with trio.move_on_after(HEARTBEAT):
+        left = inf if self.principal is None else self.principal.ends_in()
+        if left <= 0:
+            return b""
+        with trio.move_on_after(min(left, HEARTBEAT)):
             return await self.stream.take(self)
         return sse.COMMENT
 
@@ -113,6 +119,8 @@ class Exchange:
             return
         self.scope = scope
         message = None
+        if (request := self._request) and request.principal and request.call.method == "subscriptions/listen":
+            scope.deadline = trio.current_time() + request.principal.ends_in()
         try:
             message = await self._conversation.carry_on(self._request, self._rest, scope)
         finally:
@@ -192,14 +200,14 @@ class LegacyFeed(Feed, kw_only=True):
             del feeds[b"session=" + id]
 
     async def _converse(self) -> None:
-        await converse(self.service.server, QueuedWire(self.inbox, self.stream))
+        await converse(self.service.server, QueuedWire(self.inbox, self.stream), self.principal)
         self.stream.close()
 
 
 def post_legacy(feeds: dict[bytes, LegacyFeed], head: Head, body: bytes) -> Reply:
     """Take a message. What it is answered with comes on the stream that the query names."""
     feed = feeds.get(head.query)
-    if feed is None:
+    if feed is None or not stands_in(head.principal, feed.principal):
         return refusal(404, "session: no stream of this name is open; GET /sse opens one and names it")
     if feed.inbox.is_full:
         return refusal(503, "Too many messages that are not answered yet")
@@ -221,7 +229,8 @@ class Service:
         self.running: set[Exchange] = set()
         self.legacy_feeds: dict[bytes, LegacyFeed] = {}
         self.stopping = False
-        self._routes = endpoint.Routes(path)
+        self.bearers = bearer.Bearers(server, path)
+        self._routes = endpoint.Routes(path, (server.access and server.access.resource) or "")
         self._revisions = {revision.name.encode(): revision for revision in server.revisions.all}
 
     def admit(self, head: Head) -> Reply | None:
@@ -230,9 +239,18 @@ class Service:
         if not head.route:
             reply = refusal(404, "Nothing is served under this path")
         elif head.route == endpoint.HEALTH or (reply := self.guard.check(head)) is None:  # probes come by any name
-            # Whether the sender has access at all is to be checked here, but not for OPTIONS.
-            reply = endpoint.preflight(head) if head.method == b"OPTIONS" else endpoint.check_request(head)
+            if head.method == b"OPTIONS":
+                reply = endpoint.preflight(head)
+            elif self.server.access is None or (reply := self.bearers.check(head)) is None:
+                reply = endpoint.check_request(head)
         if reply is not None and reply.status >= 400:
+            self.metrics.refused[reply.status] += 1
+        return reply
+
+    async def identify(self, head: Head) -> Reply | None:
+        """Where access is controlled: find out on whose behalf a request comes that was admitted, or refuse it."""
+        reply = await self.bearers.identify(head)
+        if reply is not None:
             self.metrics.refused[reply.status] += 1
         return reply
 
@@ -242,9 +260,11 @@ class Service:
             if head.route == endpoint.MCP:
                 return self._post(head, body) if head.method == b"POST" else self._get_or_delete(head)
             if head.route == endpoint.SSE:
-                return LegacyFeed(self, Stream(), inbox=Outbox())
+                return LegacyFeed(self, Stream(), principal=head.principal, inbox=Outbox())
             if head.route == endpoint.MESSAGES:
                 return post_legacy(self.legacy_feeds, head, body)
+            if head.route == endpoint.METADATA:
+                return self.bearers.metadata(head)
         except Refused as refused:
             self.metrics.refused[refused.reply.status] += 1
             return refused.reply
@@ -289,6 +309,7 @@ class Service:
             conversation = self._session(head)
         else:  # nothing but this message; it may open a session
             conversation = HttpSession(self.server, stated)
+            conversation.principal = head.principal
         event = conversation.session.receive(body)
         revision = conversation.session.revision or stated  # of what initialize has opened too
         if isinstance(event, Refusal):
@@ -311,7 +332,7 @@ class Service:
         """Refuse a stateless request that its headers do not fit."""
         try:
             endpoint.check_mirrored(call, head.headers)
-            tool = self.server.tools.get(call.params.name) if call.method == "tools/call" else None
+            tool = self.server.tools.get_for(head.principal, call.params.name) if call.method == "tools/call" else None
             if tool is not None and (wanted := _mirrors(tool)):
                 endpoint.check_arguments(wanted, call, head.headers)
         except HeaderMismatch as error:
@@ -336,7 +357,7 @@ class Service:
             raise Refused(endpoint.not_allowed(b"POST"))
         session = self._session(head)
         if head.method == b"GET":
-            return Feed(self, *session.resumed(head.headers.get(endpoint.LAST_EVENT)))
+            return Feed(self, *session.resumed(head.headers.get(endpoint.LAST_EVENT)), head.principal)
         self.sessions.end(session)
         return Reply(204)
 
@@ -347,9 +368,10 @@ class Service:
         if id is None:
             missing = "Mcp-Session-Id: missing; initialize gives one, unless a request says its own version"
             raise Refused(refusal(400, f"{missing} ({given})" if given else missing))
-        session = self.sessions.find(id, None)
+        session = self.sessions.find(id, head.principal)
         if session is None:
             raise Refused(refusal(404, "Mcp-Session-Id: no such session, or it has ended; initialize a new one"))
+        session.principal = head.principal  # with the scopes of the token that came with this request
         if version is not None and version != session.revision.name.encode():
             raise Refused(refusal(400, f"{given} is not what was agreed on, {session.revision.name}"))
         return session

@@ -8,6 +8,7 @@ import trio
 
 from ...protocol.model import Json
 from ...protocol.revisions import Revision
+from ...server.access import Principal, same
 from ...server.app import Server
 from ...server.dispatch import NONE, Channel, Conversation
 from . import sse
@@ -215,10 +216,10 @@ class Sessions(dict[bytes, HttpSession]):
         self[session.id] = session
         return True
 
-    def find(self, id: bytes, principal: str | None) -> HttpSession | None:
+    def find(self, id: bytes, principal: Principal | None) -> HttpSession | None:
         """The session of that id, which is now in use. Another principal's is not found."""
         session = self.get(id)
-        if session is None or session.principal != principal:
+        if session is None or not same(session.principal, principal):
             return None
         session.used = self.now
         self[id] = self.pop(id)

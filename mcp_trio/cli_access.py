@@ -1,0 +1,55 @@
+"""The command that makes a token, and the flag that lets tokens in."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import sys
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from .loading import Problem
+from .server.access import Access, as_scopes
+
+if TYPE_CHECKING:
+    import argparse
+
+    from .cli import Parser
+    from .server.app import Server
+
+
+def arguments(parser: Parser) -> None:
+    """What token takes."""
+    parser.add_argument("name", metavar="NAME", help="of the principal that the token stands for")
+    parser.add_argument("--scope", action="append", default=[], metavar="SCOPE", help="that the token has; repeatable")
+
+
+def token(options: argparse.Namespace) -> int:
+    """Make a token for a principal: on stdout; its line for the file that --token-file names: on stderr."""
+    if not re.fullmatch(r"[^\s#]+", options.name):
+        raise Problem(f"token: {options.name!r} is no name: one word without # is wanted")
+    try:
+        scopes = as_scopes(options.scope, "--scope")
+    except ValueError as error:
+        raise Problem(str(error)) from None
+    if any("," in scope for scope in scopes):
+        raise Problem("--scope takes one scope, without a comma; say it again for the next one")
+    made = secrets.token_urlsafe(32)
+    line = [options.name, sha256(made.encode()).hexdigest(), ",".join(sorted(scopes))]
+    print(made, flush=True)
+    print(" ".join(line).rstrip(), file=sys.stderr)
+    return 0
+
+
+def let_in(server: Server, path: str) -> None:
+    """Have a server take the tokens of a file. Raises Problem."""
+    from .server.tokens import token_file
+
+    try:
+        verify = token_file(path)
+    except (OSError, ValueError) as error:
+        raise Problem(f"--token-file: {error}") from None
+    if server.access is None:
+        server.access = Access(verify)
+    else:  # what the server wants of every token holds for these too
+        server.access.verify = verify
