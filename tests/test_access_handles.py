@@ -229,9 +229,10 @@ async def test_a_batch_is_carried_out_for_the_token_that_it_came_with() -> None:
     replies = {}
 
     async def post(token: str) -> None:
-        exchange = service.answer(head(token), json.dumps([calling("purge", number) for number in range(3)]).encode())
-        assert isinstance(exchange, Exchange)
+        batch = json.dumps([calling("purge", number) for number in range(3)]).encode()
         with trio.CancelScope() as scope:
+            exchange = service.answer(head(token), batch)
+            assert isinstance(exchange, Exchange)
             await exchange.rest(scope)
         response = await exchange.response()
         assert isinstance(response, Reply)
