@@ -9,6 +9,7 @@ from ipaddress import ip_address
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
 import msgspec
@@ -133,7 +134,7 @@ class KeySet:
         elif isinstance(source, str) and "://" in source:
             self._url, self._old_at, self._fetch_at = _checked(source), -inf, -inf
         else:
-            self._keys = _decoded(Path(source).read_bytes())
+            self._keys = _decoded(Path(source).read_bytes(), source)
 
     async def find(self, kid: Any) -> "PyJWK | None":
         """The key of that name; where the token or the set names none, the only one there is."""
@@ -157,7 +158,7 @@ class KeySet:
         try:
             with trio.fail_after(FETCH_WITHIN):
                 data = await trio.to_thread.run_sync(_fetched, self._url, abandon_on_cancel=True)
-            self._keys = _decoded(data)
+            self._keys = _decoded(data, self._url)
         except (OSError, HTTPException, ValueError, trio.TooSlowError) as problem:
             log.warning("the keys at %s could not be had: %s", self._url, str(problem) or "it took too long")
         else:
@@ -175,27 +176,34 @@ def _checked(url: str) -> str:
     return url
 
 
-class _SameScheme(urllib.request.HTTPRedirectHandler):
-    """Is led from https to nowhere else."""
+class _NoDetours(urllib.request.HTTPRedirectHandler):
+    """Is led to no place that keys could not be taken from in the first place."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
-        _checked(newurl)
+        try:
+            _checked(newurl)
+        except ValueError as problem:
+            raise HTTPError(req.full_url, code, str(problem), headers, fp) from None
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def _fetched(url: str) -> bytes:
-    with urllib.request.build_opener(_SameScheme).open(url, timeout=FETCH_WITHIN) as answer:
-        data: bytes = answer.read(MAX_KEYS + 1)
+    try:
+        with urllib.request.build_opener(_NoDetours).open(url, timeout=FETCH_WITHIN) as answer:
+            data: bytes = answer.read(MAX_KEYS + 1)
+    except HTTPError as error:
+        error.close()
+        raise
     if len(data) > MAX_KEYS:
         raise ValueError(f"more than {MAX_KEYS} bytes")
     return data
 
 
-def _decoded(data: bytes) -> "dict[Any, PyJWK]":
+def _decoded(data: bytes, where: object) -> "dict[Any, PyJWK]":
     try:
         return _keys(msgspec.json.decode(data, type=dict[str, Any]))
-    except RecursionError:
-        raise ValueError("no key set is nested so deeply") from None
+    except (ValueError, RecursionError) as problem:
+        raise ValueError(f"jwt(jwks): {where}: {problem}") from None
 
 
 def _keys(given: Mapping[str, Any]) -> "dict[Any, PyJWK]":
