@@ -3,15 +3,19 @@
 import base64
 import hashlib
 import hmac
+import io
 import json
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from email.message import Message
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import jwt as library
 import pytest
@@ -209,7 +213,7 @@ async def test_keys_come_from_a_file(tmp_path: Path) -> None:
     for path in (tmp_path / "jwks.json", str(tmp_path / "jwks.json")):
         assert (await checks(jwks=path)(token())).name == "alice"
     (tmp_path / "jwks.json").write_text("[")
-    with pytest.raises(ValueError, match="jwks.json: Expected `object`"):
+    with pytest.raises(ValueError, match=r"jwks\.json: Expected `object`"):
         checks(jwks=tmp_path / "jwks.json")
 
 
@@ -319,6 +323,18 @@ async def test_while_keys_cannot_be_had_those_known_before_stay(
         issuer.answer = good
         mock_clock.jump(jwts.AGAIN)
         assert await fresh(token(kid="one"))
+
+
+LEADS = [("https://login.example", "http://127.0.0.1/jwks"), ("http://127.0.0.1/jwks", "https://login.example")]
+LEADS += [("https://login.example", "ftp://login.example/jwks")]
+
+
+@pytest.mark.parametrize(("here", "there"), LEADS)
+def test_no_redirect_changes_the_scheme(here: str, there: str) -> None:
+    asked = urllib.request.Request(here)
+    with pytest.raises(HTTPError) as refused:
+        jwts._NoDetours().redirect_request(asked, io.BytesIO(), 302, "", Message(), there)
+    refused.value.close()
 
 
 async def test_an_issuer_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

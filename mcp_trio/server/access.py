@@ -125,7 +125,7 @@ class Access:
             with trio.move_on_after(VERIFY_WITHIN):
                 return _principal(await self.verify(token))
             log.error("the verifier of tokens took longer than %g s", VERIFY_WITHIN)
-        except (trio.Cancelled, KeyboardInterrupt):
+        except (trio.Cancelled, KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException:
             reference = secrets.token_hex(4)

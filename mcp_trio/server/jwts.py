@@ -181,7 +181,8 @@ class _NoDetours(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         try:
-            _checked(newurl)
+            if urlsplit(_checked(newurl)).scheme != req.type:
+                raise ValueError(f"{newurl}: {req.type} is wanted here too")
         except ValueError as problem:
             raise HTTPError(req.full_url, code, str(problem), headers, fp) from None
         return super().redirect_request(req, fp, code, msg, headers, newurl)

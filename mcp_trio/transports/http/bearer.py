@@ -1,5 +1,6 @@
 """Bearer tokens as HTTP has them: where they come, what refuses them (RFC 6750), and the metadata (RFC 9728)."""
 
+import logging
 import re
 from urllib.parse import urlsplit
 
@@ -8,6 +9,8 @@ from ...server.access import Denied
 from ...server.app import Server
 from . import endpoint
 from .endpoint import Head, Reply, refusal
+
+log = logging.getLogger("mcp_trio")
 
 METADATA = endpoint.METADATA_PATH
 _BEARER = re.compile(rb"(?i)bearer +([A-Za-z0-9._~+/-]+=*) *")
@@ -21,6 +24,8 @@ class Bearers:
     def __init__(self, server: Server, path: str) -> None:
         self._server = server
         self._path = "/" + path.strip("/")
+        if server.access is None and server.tools.scopes:
+            log.warning("tools with scopes are hidden from all who come by HTTP: without access nobody has a scope")
 
     def check(self, head: Head) -> Reply | None:
         """Take the token out of a head: the refusal, where there is none."""

@@ -50,8 +50,8 @@ class Head(msgspec.Struct):
     route: str = ""  # filled in when it is admitted
     query: bytes = b""
     scheme: str = "http"
-    token: str = ""  # what it came with, as long as nobody has looked at it
-    principal: "Principal | None" = None
+    token: str = ""  # filled in when it is admitted, where access is controlled
+    principal: "Principal | None" = None  # filled in when the token is verified
 
 
 class Reply(msgspec.Struct):
