@@ -19,6 +19,7 @@ from ..protocol import jsonrpc
 from ..protocol.errors import InvalidParams, MissingClientCapability
 from ..protocol.model import Audio, Image, Json, PromptMessage, Text, Tool
 from ..protocol.revisions import Revision
+from .access import Owner
 from .context import AskFailed, Unanswered
 from .dispatch import Request
 from .schema import form_schema
@@ -203,7 +204,8 @@ class Asking:
         self._open: dict[str, Json] = {}
         about: Json = {"arguments": {}, **json.decode(request.call.raw)}
         # What tells this request from others: on whose behalf it comes, its method, and what it is about.
-        name = request.principal and request.principal.name
+        who = request.principal
+        name = None if who is None or isinstance(who, Owner) else who.name  # an owner is called otherwise elsewhere
         chosen = [name, request.call.method, *map(about.get, ("name", "uri", "arguments"))]
         self._state = State(sha256(json.encode(chosen, order="deterministic")).hexdigest(), expires=0)
         params, session = request.call.params, request.conversation.session

@@ -17,6 +17,7 @@ from .. import Server
 from ..client import LineWire, Wire, is_url, start, transport_of
 from ..client_wires import Connections, HttpWire, open_http, open_sse, open_websocket, target_of
 from ..loading import Problem, load
+from ..server.access import owner
 from ..server.dispatch import converse
 from ..transports.http.native import serve_http
 from ..transports.stdio import open_wire
@@ -209,7 +210,7 @@ async def _in_process(target: str | Server) -> AsyncIterator[LineWire]:
     async def serve() -> None:
         with os.fdopen(theirs_in), os.fdopen(theirs_out, "w"):
             async with open_wire(theirs_in, theirs_out) as wire:
-                await converse(server, wire)
+                await converse(server, wire, owner())
 
     stdin, stdout = trio.lowlevel.FdStream(ours_out), trio.lowlevel.FdStream(ours_in)
     async with stdin, stdout, server.running(), trio.open_nursery() as nursery:
