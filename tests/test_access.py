@@ -310,7 +310,7 @@ def certificate(folder: Path) -> tuple[str, str]:
 
 
 async def test_a_host_cannot_write_into_the_challenge() -> None:
-    async with guarded(token=None) as there:
+    async with guarded(token=None, allowed_hosts=["*"]) as there:
         refused = await there.modern("tools/list", Host='localhost:", error="none')
         assert refused.status == 401
         assert refused.headers["www-authenticate"].count('"') == 2
