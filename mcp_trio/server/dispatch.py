@@ -21,13 +21,15 @@ import msgspec
 import trio
 
 from ..protocol import jsonrpc, params
-from ..protocol.errors import InternalError, InvalidRequest, ProtocolError
+from ..protocol.errors import InternalError, InvalidRequest, ProtocolError, TooManyCalls
 from ..protocol.model import Json, Text, ToolResult
 from ..protocol.revisions import Revision
 from ..protocol.session import Answer, Batch, Call, Event, Notice, Refusal, Session
 from .app import Server
-from .context import AskFailed, ToolError, Unanswered
+from .context import AskFailed, TimedOut, ToolError, Unanswered
+from .fitting import cut
 from .handlers import HANDLERS
+from .limits import MAY_WAIT
 
 log = logging.getLogger("mcp_trio")
 
@@ -94,9 +96,11 @@ NONE: dict[Any, Any] = {}
 class Conversation:
     """What goes on with one client: its session, its requests that wait, our questions to it."""
 
-    __slots__ = ("_asked", "_gone", "channel", "principal", "server", "session", "waiting")
+    __slots__ = ("_asked", "_gone", "address", "channel", "principal", "server", "session", "waiting")
+    lasts = True  # beyond one message
 
     def __init__(self, server: Server, channel: Channel, stated: Revision | None = None) -> None:
+        self.address = ""  # the client's, where it has one
         self.server = server
         self.channel = channel
         self.principal: str | None = None
@@ -173,10 +177,14 @@ class Conversation:
         request.scope = scope
         self.waiting = self.waiting or {}
         self.waiting[request.call.id] = scope
+        keeper, began = self.server.keeper, trio.current_time()
+        places = keeper.enter(request)
         try:
             reply = await rest
             return None if scope.cancel_called else reply
         finally:
+            keeper.leave(places)
+            self.server.journal.took(request, trio.current_time() - began)
             del self.waiting[request.call.id]
 
     async def _gather(self, work: Work, channel: Channel) -> bytes | None:
@@ -217,6 +225,8 @@ async def serve(request: Request) -> bytes:
     try:
         if request.conversation.waiting.get(call.id, request.scope) is not request.scope:
             raise InvalidRequest(f"Invalid request: $.id: {call.id!r} belongs to a request that is still running")
+        if request.server.keeper.under_way and call.method in MAY_WAIT:
+            request.server.keeper.check(request)
         result = await HANDLERS[call.method](request) or jsonrpc.encode(call.revision.result({}))
         return jsonrpc.encode_result(call.id, result)
     except STOPS:
@@ -256,20 +266,26 @@ def _reply_to(request: Request, failure: BaseException) -> bytes:
     """The reply to a request that failed."""
     if isinstance(failure, Unanswered):
         return jsonrpc.encode_result(request.call.id, failure.result())
-    error = InternalError(str(failure)) if isinstance(failure, ToolError | AskFailed) else failure
+    error = failure
+    if isinstance(failure, ToolError | AskFailed):
+        error = InternalError(cut(str(failure), request.server.limits.max_result))
+        level = logging.WARNING if isinstance(failure, TimedOut) else logging.INFO
+        request.server.journal.told("failed", request, error.message, level)
     try:
         if isinstance(error, ProtocolError):
             return _failure(request, error)
     except (TypeError, ValueError, RecursionError) as problem:  # its data is no JSON
         failure = problem
     reference = secrets.token_hex(4)
-    log.error("%s failed (reference %s)", request.call.method, reference, exc_info=failure)
+    request.server.journal.failed(request, reference, failure)
     return _failure(request, InternalError(f"Internal error (reference {reference})"))
 
 
 def _failure(request: Request, error: ProtocolError) -> bytes:
     """The reply that says what went wrong: an error, or where the revision has it so, a tool's result."""
     call, revision = request.call, request.call.revision
+    if isinstance(error, TooManyCalls):
+        request.server.journal.told("refused", request, error.message)
     if call.method == "tools/call" and revision.kind_of(error) in revision.tool_failures:
         result = ToolResult([Text(error.message)], is_error=True)
         return jsonrpc.encode_result(call.id, jsonrpc.encode(revision.tool_result(result)))
@@ -385,9 +401,10 @@ def resume(running: Running, trap: Any) -> Generator[Any, Any, bytes | None]:
         return done.value  # type: ignore[no-any-return]
 
 
-async def converse(server: Server, wire: Wire) -> None:
+async def converse(server: Server, wire: Wire, *, address: str = "") -> None:
     """Serve one client until its input ends and what it asked for is done."""
     conversation = Conversation(server, wire)
+    conversation.address = address
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(Relay(conversation, wire, nursery, wire.send, iter(()), wire).run)

@@ -15,8 +15,9 @@ from ..protocol.jsonrpc import encode
 from ..protocol.model import CONTENT_TYPES, Json, PromptMessage, PromptResult, Text, TextContents, ToolResult
 from . import docstrings, schema
 from .app import Server
-from .context import Context, ToolError
+from .context import Context, TimedOut
 from .dispatch import Request
+from .limits import must_be_limits, read_rate
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _CONTENTS = (TextContents, model.BlobContents)
@@ -32,6 +33,7 @@ class Function:
     """
 
     listed: Any
+    timeout: float | None = None
     number: int  # its place in the order in which its kind was added
 
     def __init__(self, function: schema.Function, kind: str, name: str, **options: Any) -> None:
@@ -65,6 +67,16 @@ class Function:
         value = await server.threads.run(partial(self.parameters.call, **arguments))
         return await value if inspect.isawaitable(value) else value
 
+    def call_in_time(self, request: Request, arguments: dict[str, Any]) -> Awaitable[Any]:
+        """The same, for as long as it may take. Raises TimedOut."""
+        calling, timeout = self.call(request, arguments), self.timeout or request.server.timeout
+        return calling if timeout is None else self._in_time(calling, timeout)
+
+    async def _in_time(self, calling: Awaitable[Any], timeout: float) -> Any:
+        with trio.move_on_after(timeout):
+            return await calling
+        raise TimedOut(f"{self.name} took longer than {timeout:g} s and was stopped")
+
 
 def described(kind: type[model.Model], function: schema.Function, **given: Any) -> Json:
     """How a function is listed: its own name and docstring stand in for those that are not given."""
@@ -82,28 +94,34 @@ def described(kind: type[model.Model], function: schema.Function, **given: Any) 
 class ServerTool(Function):
     """A tool that can be listed and called."""
 
-    def __init__(self, function: schema.Function, *, timeout: float | None = None, **listed: Any) -> None:
+    def __init__(
+        self,
+        function: schema.Function,
+        *,
+        timeout: float | None = None,
+        rate: str | None = None,
+        max_in_flight: int | None = None,
+        max_result: int | None = None,
+        **listed: Any,
+    ) -> None:
+        limits = {"timeout": timeout, "rate": rate, "max_in_flight": max_in_flight, "max_result": max_result}
+        must_be_limits("server.tool", **limits)
         listed = described(model.Tool, function, **listed)
         if not _NAME.fullmatch(listed["name"]):
             raise ValueError(f"tool name {listed['name']!r}: 1 to 128 of the characters A-Z a-z 0-9 _ - . are wanted")
         super().__init__(function, "tool", listed["name"], input_schema=listed.get("input_schema"))
         output_schema, content = listed.get("output_schema"), (*CONTENT_TYPES, ToolResult)
         self._returned = schema.Returned(function, output_schema=output_schema, content=content)
-        self._timeout = timeout
+        self.timeout, self.max_in_flight, self.max_result = timeout, max_in_flight, max_result
+        self.rate = read_rate(rate) if rate else None
+        self.is_limited = rate is not None or max_in_flight is not None
         listed |= {"input_schema": self.parameters.schema, "output_schema": self._returned.schema}
         self.listed = model.Tool(**listed)
 
     async def run(self, request: Request, raw: bytes) -> str | ToolResult:
         """Call it with arguments as they came: one plain text, or a result. Raises InvalidArguments."""
-        arguments, timeout = self.parameters.decode(raw), self._timeout or request.server.timeout
-        calling = self.call(request, arguments)
-        value = await (calling if timeout is None else self._in_time(calling, timeout))
+        value = await self.call_in_time(request, self.parameters.decode(raw))
         return value if type(value) is str and self._returned.schema is None else self._result(value)
-
-    async def _in_time(self, calling: Awaitable[Any], timeout: float) -> Any:
-        with trio.move_on_after(timeout):
-            return await calling
-        raise ToolError(f"{self.name} took longer than {timeout:g} s and was stopped")
 
     def _result(self, value: Any) -> ToolResult:
         """Any value that a function returns, as a result."""
@@ -189,7 +207,7 @@ class ServerResource(Function):
 
     async def read(self, request: Request, uri: str) -> list[TextContents | model.BlobContents]:
         """What the URI reads as."""
-        value = await self.call(request, self.parameters.decode(encode(self.template.match(uri))))
+        value = await self.call_in_time(request, self.parameters.decode(encode(self.template.match(uri))))
         given = isinstance(value, list) and len(value) > 0 and all(isinstance(item, _CONTENTS) for item in value)
         return [self._contents(uri, item) for item in (value if given else [value])]
 
@@ -219,7 +237,7 @@ class ServerPrompt(Function):
 
     async def fill(self, request: Request, raw: bytes) -> PromptResult:
         """The prompt with these arguments. Raises InvalidArguments."""
-        value = await self.call(request, self.parameters.decode(raw))
+        value = await self.call_in_time(request, self.parameters.decode(raw))
         if isinstance(value, PromptResult):
             return value
         items = value if isinstance(value, list) else [value]
@@ -238,7 +256,7 @@ class Completer(Function):
 
     async def complete(self, request: Request, value: str, others: dict[str, str]) -> model.Completion:
         """What the value may become."""
-        found = await self.call(request, dict(zip(self.properties, (value, others), strict=False)))
+        found = await self.call_in_time(request, dict(zip(self.properties, (value, others), strict=False)))
         by_hand = isinstance(found, model.Completion)
         values = found.values if by_hand else list(found)
         if isinstance(found, str) or not all(isinstance(item, str) for item in values):

@@ -122,7 +122,9 @@ class _Frames(trio.abc.Stream):
         outgoing.close(discard=True)
 
 
-async def serve_websocket(server: Server, stream: trio.abc.Stream, head: bytes, stopping: trio.Event) -> None:
+async def serve_websocket(
+    server: Server, stream: trio.abc.Stream, head: bytes, stopping: trio.Event, *, address: str = ""
+) -> None:
     """Serve one client whose request to upgrade was read, and allowed, already; close the stream in the end.
 
     `head` is all that was read. Whatever the client does, nothing is raised. When `stopping` is set, what runs is
@@ -138,7 +140,7 @@ async def serve_websocket(server: Server, stream: trio.abc.Stream, head: bytes, 
                         conversation.start_soon(_read, connection, frames, conversation.cancel_scope)
                         conversation.start_soon(_watch, connection, frames, conversation.cancel_scope)
                         conversation.start_soon(after, stopping, frames.incoming.close)
-                        await converse(server, QueuedWire(frames.incoming, frames))
+                        await converse(server, QueuedWire(frames.incoming, frames), address=address)
                     conversation.cancel_scope.cancel()
             finally:
                 frames.close()

@@ -14,6 +14,7 @@ import trio
 
 from ...protocol.jsonrpc import MAX_MESSAGE
 from ...server.app import Server
+from ...server.limits import network
 from .endpoint import TOO_LARGE, TOO_SLOW, Fields, Head, Headers, Reply, refusal
 from .service import LAST_WORDS, Exchange, Feed, Service
 
@@ -66,7 +67,8 @@ class Application:
         body = self.service.admit(head) or await _body(head.headers, receive)
         if body is None:
             return
-        refused = isinstance(body, Reply)
+        if refused := isinstance(body, Reply):
+            self.service.note_refusal(head, body)
         async with trio.open_nursery() as nursery:
             with trio.CancelScope() as request:  # entered before the request begins, which may enter its own
                 answer = body if isinstance(body, Reply) else self.service.answer(head, body)
@@ -120,7 +122,8 @@ def _head(scope: Any) -> Head:
         headers[name] = headers[name] + b", " + value if name in headers else value
     path = scope["path"].encode().replace(b"?", b"%3F")  # it is decoded
     target = path + (b"?" + scope["query_string"] if scope["query_string"] else b"")
-    return Head(scope["method"].encode(), target, headers, (scope.get("server") or ("",))[0])
+    peer = network((scope.get("client") or ("unknown",))[0])
+    return Head(scope["method"].encode(), target, headers, (scope.get("server") or ("",))[0], peer=peer)
 
 
 async def _body(headers: Headers, receive: Any) -> bytes | Reply | None:

@@ -44,6 +44,7 @@ class Head(msgspec.Struct):
     local: str = ""  # the address that it came to
     route: str = ""  # filled in when it is admitted
     query: bytes = b""
+    peer: str = "unknown"  # the address that it came from
 
 
 class Reply(msgspec.Struct):

@@ -1,0 +1,246 @@
+"""What a server lets in: how many calls in a time, how many at once, how much in one result.
+
+A call over a limit is refused at once, and told when to come again: nothing queues here. What is kept of senders is
+bounded, so that many of them cost no more than a few.
+"""
+
+import re
+from collections.abc import Hashable
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address
+from math import ceil
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import trio
+from msgspec import Struct
+
+from ..protocol.errors import TooManyCalls
+
+if TYPE_CHECKING:
+    from .dispatch import Request
+    from .offers import ServerTool
+
+# These stay open by their nature. They are counted apart, so that who listens takes no place from who calls.
+LISTENS = "subscriptions/listen"
+# What can be under way: all other requests are answered in their turn, however much else is.
+MAY_WAIT = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete", LISTENS})
+MOST_AT_ONCE, MOST_OF_ONE = 100_000, 20_000
+# Requests over HTTP that a sender may make for each call that its rate allows. A session is opened by two, lists what
+# there is by some more, reads streams, comes back to them, answers questions; and a refused call is tried again, maybe
+# by several principals behind one address. So this is no limit to those who mean well.
+REQUESTS_OF_A_CALL = 20
+# Senders of whom it is remembered what they have used up.
+MOST_SENDERS = 10_000
+# Seconds that who comes while too much is under way is told to wait.
+BUSY = 1.0
+
+_RATE = re.compile(r"([1-9][0-9]{0,8})/([smh])(?::([1-9][0-9]{0,8}))?")
+_UNITS = {"s": ("second", 1), "m": ("minute", 60), "h": ("hour", 3600)}
+
+
+class Rate(NamedTuple):
+    """So many calls in a unit of time; `burst` is how many of them may come together."""
+
+    number: int
+    unit: str
+    burst: int
+
+    @property
+    def each_second(self) -> float:
+        """Calls that are allowed in a second."""
+        return self.number / _UNITS[self.unit][1]
+
+    def __str__(self) -> str:
+        return f"{self.number:,} a {_UNITS[self.unit][0]}"
+
+
+def read_rate(text: Any, where: str = "a rate") -> Rate:
+    """The rate that a text says. Raises ValueError."""
+    found = _RATE.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        raise ValueError(f"{where} wants '10/s', '100/m' or '1000/h', with a burst '10/s:50', not {text!r}")
+    number, unit, burst = found.groups()
+    return Rate(int(number), unit, int(burst or number))
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """What a server lets in. A tool's own options of these names count besides; its timeout and size in their place.
+
+    `rate` is for all calls of one sender together: "10/s", "100/m", "1000/h", with a burst "10/s:50". A sender is a
+    principal, else an address, else a conversation. `max_in_flight` is how many requests run at once, `max_result` how
+    many bytes a result may have, `timeout` how many seconds a function may take.
+    """
+
+    rate: str | None = None
+    max_in_flight: int = MOST_AT_ONCE
+    max_in_flight_per_connection: int = MOST_OF_ONE
+    max_result: int = 32 * 2**20
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        must_be_limits("Limits", **{name: getattr(self, name) for name in self.__struct_fields__})
+
+
+def must_be_limits(where: str, **given: Any) -> None:
+    """Options that limit are what they have to be, or None; ValueError says what else they were."""
+    for name, value in given.items():
+        what = f"{where}({name})"
+        if name == "timeout":
+            must_be_seconds(value, what)
+        elif name == "rate":
+            _ = value is None or read_rate(value, what)
+        elif value is not None and (type(value) is not int or value < 1):
+            raise ValueError(f"{what} wants a whole number, at least 1, not {value!r}")
+
+
+def must_be_seconds(given: Any, what: str, *, besides: Any = None) -> None:
+    """A duration is a positive number, or what it may be besides; ValueError says what else it was."""
+    if isinstance(given, bool) or not (given == besides or (isinstance(given, int | float) and given > 0)):
+        raise ValueError(f"{what} wants a positive number of seconds, not {given!r}")
+
+
+# Who sends
+
+
+def sender(request: "Request") -> Hashable:
+    """On whose account a request goes: the principal's, else the address's, else the conversation's own."""
+    principal: Any = request.principal
+    who: Hashable = getattr(principal, "name", principal)  # which may be nothing but the name
+    return request.conversation.address or request.conversation if who is None else who
+
+
+@lru_cache(1024)
+def network(address: str) -> str:
+    """What one sender has of addresses: in IPv6 a network of 64 bits, in which it can take as many as it likes."""
+    try:
+        known = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if not isinstance(known, IPv6Address) or known.is_loopback:
+        return address
+    return str(known.ipv4_mapped or f"{IPv6Address(int(known) >> 64 << 64)}/64")
+
+
+# Buckets
+
+
+class Bucket(Struct):
+    """What one sender has left. It fills up by and by, which is reckoned when somebody looks."""
+
+    rate: Rate
+    tokens: float
+    seen: float
+
+    def look(self, now: float) -> float:
+        """How many calls are left now."""
+        self.tokens = min(self.rate.burst, self.tokens + (now - self.seen) * self.rate.each_second)
+        self.seen = now
+        return self.tokens
+
+    def wait(self, now: float) -> float:
+        """Seconds until a call is allowed, up to the next tenth; 0 where one is."""
+        missing = 1 - self.look(now)
+        return max(ceil(missing / self.rate.each_second * 10 - 1e-6) / 10, 0.1) if missing > 1e-6 else 0.0
+
+
+class Buckets(dict[Hashable, Bucket]):
+    """The buckets that are not full: those that are need not be remembered."""
+
+    _enough = MOST_SENDERS // 10
+
+    def of(self, key: Hashable, rate: Rate) -> Bucket:
+        """A sender's bucket."""
+        if (bucket := self.get(key)) is None:
+            if len(self) >= self._enough:
+                self._forget(trio.current_time())
+            bucket = self[key] = Bucket(rate, rate.burst, trio.current_time())
+        return bucket
+
+    def _forget(self, now: float) -> None:
+        """Drop the full ones, and of too many the fullest. It is done seldom, so that it costs little each time."""
+        left = [(key, bucket) for key, bucket in self.items() if bucket.look(now) < bucket.rate.burst]
+        left.sort(key=lambda item: item[1].tokens / item[1].rate.burst)
+        self.clear()
+        self.update(left[:MOST_SENDERS])
+        self._enough = max(2 * len(self), MOST_SENDERS // 10)
+
+
+# At the door
+
+
+class Keeper:
+    """Holds one server to its limits."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.rate = read_rate(limits.rate) if limits.rate else None
+        self.under_way: dict[Hashable, int] = {}  # how many requests, of those that wait, by where each counts
+        self._limits = limits
+        self._buckets = Buckets()
+
+    def check(self, request: "Request") -> None:
+        """Refuse a request while too many are under way. Raises TooManyCalls."""
+        for place, most in self._places(request):
+            if self.under_way.get(place, 0) >= most:
+                raise busy(most, "requests are under way")
+
+    def enter(self, request: "Request") -> list[Hashable]:
+        """A request waits: it is under way until `leave` is given what this returns."""
+        places = [place for place, _ in self._places(request)]
+        for place in places:
+            self.under_way[place] = self.under_way.get(place, 0) + 1
+        return places
+
+    def leave(self, places: list[Hashable]) -> None:
+        """It is done."""
+        for place in places:
+            if self.under_way[place] == 1:
+                del self.under_way[place]
+            else:
+                self.under_way[place] -= 1
+
+    def admit(self, request: "Request", tool: "ServerTool") -> None:
+        """Take a token for a call of a tool: from its sender's, and from those for this tool. Raises TooManyCalls."""
+        if tool.max_in_flight is not None and self.under_way.get(("tool", tool.name), 0) >= tool.max_in_flight:
+            raise busy(tool.max_in_flight, f"calls of {tool.name} are under way")
+        who, now = sender(request), trio.current_time()
+        wanted = [("calls", (who, None), self.rate), (f"calls of {tool.name}", (who, tool.name), tool.rate)]
+        buckets = [(what, self._buckets.of(key, rate)) for what, key, rate in wanted if rate is not None]
+        for what, bucket in buckets:
+            if wait := bucket.wait(now):
+                raise too_many(what, bucket.rate, wait)
+        for _, bucket in buckets:
+            bucket.tokens -= 1
+
+    def flood(self, address: str) -> float:
+        """Count a request over HTTP: seconds until the next is allowed, 0 where this one is."""
+        if self.rate is None:
+            return 0.0
+        number, unit, burst = self.rate
+        bucket = self._buckets.of(
+            ("http", address), Rate(number * REQUESTS_OF_A_CALL, unit, burst * REQUESTS_OF_A_CALL)
+        )
+        if not (wait := bucket.wait(trio.current_time())):
+            bucket.tokens -= 1
+        return wait
+
+    def _places(self, request: "Request") -> list[tuple[Hashable, int]]:
+        """Where a request counts while it is under way, and how many may be there."""
+        call, conversation = request.call, request.conversation
+        whose = conversation if conversation.lasts else sender(request)
+        if call.method == LISTENS:
+            return [(LISTENS, MOST_AT_ONCE), ((LISTENS, whose), MOST_OF_ONE)]
+        places: list[tuple[Hashable, int]] = [
+            (None, self._limits.max_in_flight),
+            (whose, self._limits.max_in_flight_per_connection),
+        ]
+        return [*places, (("tool", call.params.name), MOST_AT_ONCE)] if call.method == "tools/call" else places
+
+
+def busy(most: int, what: str) -> TooManyCalls:
+    """The refusal while something else is under way."""
+    return TooManyCalls(f"Busy: {most:,} {what}, as many as may be at once; try again in a moment", retry_after=BUSY)
+
+
+def too_many(what: str, rate: Rate, wait: float) -> TooManyCalls:
+    """The refusal of what comes too often."""
+    return TooManyCalls(f"Too many {what}: {rate} are allowed; try again in {wait:g} s", retry_after=wait)
