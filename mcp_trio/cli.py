@@ -189,7 +189,7 @@ def _rate(text: str) -> str:
 
 
 def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 0 < int(text[:18]) and len(text) < 18):
+    if not (text.isascii() and text.isdigit() and int(text[:18]) > 0 and len(text) < 18):
         raise argparse.ArgumentTypeError(f"a whole number is wanted, at least 1, not {text!r}")
     return int(text)
 

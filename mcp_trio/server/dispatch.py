@@ -29,7 +29,7 @@ from .app import Server
 from .context import AskFailed, TimedOut, ToolError, Unanswered
 from .fitting import cut
 from .handlers import HANDLERS
-from .limits import MAY_WAIT
+from .journal import SLOW
 
 log = logging.getLogger("mcp_trio")
 
@@ -75,6 +75,7 @@ class Request(msgspec.Struct, eq=False):
     scope: trio.CancelScope | None = None  # from the first wait on
     ended: bool = False
     error: ProtocolError | None = None  # what the reply says, where it is an error
+    tool: str | None = None  # by whose limit it is counted
 
     def tell(self, method: str, params: Json) -> None:
         """Send the client a notification about this request, while it goes on."""
@@ -96,11 +97,12 @@ NONE: dict[Any, Any] = {}
 class Conversation:
     """What goes on with one client: its session, its requests that wait, our questions to it."""
 
-    __slots__ = ("_asked", "_gone", "address", "channel", "principal", "server", "session", "waiting")
+    __slots__ = ("_asked", "_gone", "address", "channel", "principal", "server", "session", "under_way", "waiting")
     lasts = True  # beyond one message
 
     def __init__(self, server: Server, channel: Channel, stated: Revision | None = None) -> None:
         self.address = ""  # the client's, where it has one
+        self.under_way = 0  # how many requests wait
         self.server = server
         self.channel = channel
         self.principal: str | None = None
@@ -177,14 +179,15 @@ class Conversation:
         request.scope = scope
         self.waiting = self.waiting or {}
         self.waiting[request.call.id] = scope
-        keeper, began = self.server.keeper, trio.current_time()
-        places = keeper.enter(request)
+        keeper, began = self.server.keeper, perf_counter()
+        keeper.enter(request)
         try:
             reply = await rest
             return None if scope.cancel_called else reply
         finally:
-            keeper.leave(places)
-            self.server.journal.took(request, trio.current_time() - began)
+            keeper.leave(request)
+            if (seconds := perf_counter() - began) > SLOW:
+                self.server.journal.took(request, seconds)
             del self.waiting[request.call.id]
 
     async def _gather(self, work: Work, channel: Channel) -> bytes | None:
@@ -225,8 +228,6 @@ async def serve(request: Request) -> bytes:
     try:
         if request.conversation.waiting.get(call.id, request.scope) is not request.scope:
             raise InvalidRequest(f"Invalid request: $.id: {call.id!r} belongs to a request that is still running")
-        if request.server.keeper.under_way and call.method in MAY_WAIT:
-            request.server.keeper.check(request)
         result = await HANDLERS[call.method](request) or jsonrpc.encode(call.revision.result({}))
         return jsonrpc.encode_result(call.id, result)
     except STOPS:

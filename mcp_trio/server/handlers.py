@@ -43,9 +43,9 @@ async def list_items(what: str, request: "Request") -> bytes:
 async def call_tool(request: "Request") -> bytes:
     """Call a tool."""
     params, revision, server = request.call.params, request.call.revision, request.server
-    tool = server.tools.find(params.name)
-    if tool.is_limited or server.keeper.rate:
-        server.keeper.admit(request, tool)
+    tool, keeper = server.tools.find(params.name), server.keeper
+    if keeper.total or keeper.rate or tool.is_limited:
+        keeper.admit(request, tool)
     result = await tool.run(request, params.arguments)
     most = tool.max_result or server.limits.max_result
     if isinstance(result, str):
@@ -59,6 +59,7 @@ async def read_resource(request: "Request") -> bytes:
     """Read a resource."""
     _offered(request, "resources")
     uri, revision = request.call.params.uri, request.call.revision
+    request.server.keeper.check(request)
     contents = await request.server.find_resource(uri).read(request, uri)
 
     def write(contents: list[TextContents | BlobContents]) -> bytes:
@@ -84,6 +85,7 @@ async def get_prompt(request: "Request") -> bytes:
     _offered(request, "prompts")
     params, revision = request.call.params, request.call.revision
     prompt = request.server.prompts.find(params.name)
+    request.server.keeper.check(request)
     filled = await prompt.fill(request, params.arguments)
 
     def write(filled: PromptResult) -> bytes:
@@ -101,6 +103,7 @@ async def complete(request: "Request") -> bytes:
         raise ResourceNotFound(name)
     completion = Completion([])
     if (completer := server.completers.get(name, {}).get(params.argument.name)) is not None:
+        server.keeper.check(request)
         completion = await completer.complete(request, params.argument.value, params.context.arguments)
     return encode(revision.result({"completion": revision.shape(completion)}))
 
@@ -120,6 +123,7 @@ async def listen(request: "Request") -> bytes:
         wanted.prompts_list_changed = False
     if "resources" not in features:
         wanted.resources_list_changed, wanted.resource_subscriptions = False, []
+    request.server.keeper.check(request)
     await request.server.subscriptions.listen(request, wanted)
     return encode(request.call.revision.result({}, {VENDOR + "subscriptionId": request.call.id}))
 

@@ -58,8 +58,8 @@ class Journal:
             self._write(level, f"{event}: {_name(fields)}{by}: {error}", event=event, error=error, **fields)
 
     def took(self, request: "Request", seconds: float) -> None:
-        """A request has ended that did not end at once."""
-        if seconds >= SLOW and request.call.method != LISTENS:
+        """A request has ended that was slow; who listens is not."""
+        if request.call.method != LISTENS:
             fields = self._about(request)
             if self._is_due("slow", fields["sender"]):
                 text = f"slow: {_name(fields)} took {seconds:.1f} s"

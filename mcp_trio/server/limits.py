@@ -5,7 +5,7 @@ bounded, so that many of them cost no more than a few.
 """
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from math import ceil
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 # These stay open by their nature. They are counted apart, so that who listens takes no place from who calls.
 LISTENS = "subscriptions/listen"
-# What can be under way: all other requests are answered in their turn, however much else is.
-MAY_WAIT = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete", LISTENS})
 MOST_AT_ONCE, MOST_OF_ONE = 100_000, 20_000
 # Requests over HTTP that a sender may make for each call that its rate allows. A session is opened by two, lists what
 # there is by some more, reads streams, comes back to them, answers questions; and a refused call is tried again, maybe
@@ -173,35 +171,35 @@ class Keeper:
 
     def __init__(self, limits: Limits) -> None:
         self.rate = read_rate(limits.rate) if limits.rate else None
-        self.under_way: dict[Hashable, int] = {}  # how many requests, of those that wait, by where each counts
+        self.total = 0  # of requests that wait
+        self._apart: dict[Hashable, int] = {}  # of those the ones that are counted elsewhere besides
         self._limits = limits
         self._buckets = Buckets()
 
     def check(self, request: "Request") -> None:
         """Refuse a request while too many are under way. Raises TooManyCalls."""
-        for place, most in self._places(request):
-            if self.under_way.get(place, 0) >= most:
-                raise busy(most, "requests are under way")
-
-    def enter(self, request: "Request") -> list[Hashable]:
-        """A request waits: it is under way until `leave` is given what this returns."""
-        places = [place for place, _ in self._places(request)]
-        for place in places:
-            self.under_way[place] = self.under_way.get(place, 0) + 1
-        return places
-
-    def leave(self, places: list[Hashable]) -> None:
-        """It is done."""
-        for place in places:
-            if self.under_way[place] == 1:
-                del self.under_way[place]
-            else:
-                self.under_way[place] -= 1
+        conversation, most, most_of_one = request.conversation, MOST_AT_ONCE, MOST_OF_ONE
+        if request.call.method == LISTENS:
+            total, own = self._apart.get(LISTENS, 0), self._apart.get((LISTENS, _whose(request)), 0)
+        else:
+            most, most_of_one = self._limits.max_in_flight, self._limits.max_in_flight_per_connection
+            total, own = self.total, conversation.under_way
+            if not conversation.lasts:
+                own = self._apart.get(sender(request), 0)
+        if total >= most or own >= most_of_one:
+            raise busy(min(total, most) if total >= most else most_of_one, "requests are under way")
 
     def admit(self, request: "Request", tool: "ServerTool") -> None:
-        """Take a token for a call of a tool: from its sender's, and from those for this tool. Raises TooManyCalls."""
-        if tool.max_in_flight is not None and self.under_way.get(("tool", tool.name), 0) >= tool.max_in_flight:
-            raise busy(tool.max_in_flight, f"calls of {tool.name} are under way")
+        """Let a call of a tool in, and take a token: its sender's, and one for this tool. Raises TooManyCalls."""
+        self.check(request)
+        if tool.max_in_flight is not None:
+            request.tool = tool.name
+            if self._apart.get(("tool", tool.name), 0) >= tool.max_in_flight:
+                raise busy(tool.max_in_flight, f"calls of {tool.name} are under way")
+        if self.rate or tool.rate:
+            self._take(request, tool)
+
+    def _take(self, request: "Request", tool: "ServerTool") -> None:
         who, now = sender(request), trio.current_time()
         wanted = [("calls", (who, None), self.rate), (f"calls of {tool.name}", (who, tool.name), tool.rate)]
         buckets = [(what, self._buckets.of(key, rate)) for what, key, rate in wanted if rate is not None]
@@ -210,6 +208,26 @@ class Keeper:
                 raise too_many(what, bucket.rate, wait)
         for _, bucket in buckets:
             bucket.tokens -= 1
+
+    def enter(self, request: "Request") -> None:
+        """A request waits: it is under way until it leaves."""
+        if request.call.method != LISTENS:
+            self.total += 1
+            request.conversation.under_way += 1
+        if places := _places(request):
+            for place in places:
+                self._apart[place] = self._apart.get(place, 0) + 1
+
+    def leave(self, request: "Request") -> None:
+        """It is done."""
+        if request.call.method != LISTENS:
+            self.total -= 1
+            request.conversation.under_way -= 1
+        for place in _places(request):
+            if self._apart[place] == 1:
+                del self._apart[place]
+            else:
+                self._apart[place] -= 1
 
     def flood(self, address: str) -> float:
         """Count a request over HTTP: seconds until the next is allowed, 0 where this one is."""
@@ -223,17 +241,20 @@ class Keeper:
             bucket.tokens -= 1
         return wait
 
-    def _places(self, request: "Request") -> list[tuple[Hashable, int]]:
-        """Where a request counts while it is under way, and how many may be there."""
-        call, conversation = request.call, request.conversation
-        whose = conversation if conversation.lasts else sender(request)
-        if call.method == LISTENS:
-            return [(LISTENS, MOST_AT_ONCE), ((LISTENS, whose), MOST_OF_ONE)]
-        places: list[tuple[Hashable, int]] = [
-            (None, self._limits.max_in_flight),
-            (whose, self._limits.max_in_flight_per_connection),
-        ]
-        return [*places, (("tool", call.params.name), MOST_AT_ONCE)] if call.method == "tools/call" else places
+
+def _whose(request: "Request") -> Hashable:
+    """Whose connection it is: that of a conversation, or where it is but a message, the sender's."""
+    return request.conversation if request.conversation.lasts else sender(request)
+
+
+def _places(request: "Request") -> Sequence[Hashable]:
+    """Where a request is counted, besides in all and by its conversation."""
+    if request.call.method == LISTENS:
+        return LISTENS, (LISTENS, _whose(request))
+    if request.tool is None and request.conversation.lasts:  # as most are
+        return ()
+    places: list[Hashable] = [] if request.conversation.lasts else [sender(request)]
+    return places if request.tool is None else [*places, ("tool", request.tool)]
 
 
 def busy(most: int, what: str) -> TooManyCalls:

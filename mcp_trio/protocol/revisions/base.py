@@ -145,7 +145,7 @@ class Revision:
 
     def encode_text(self, text: str) -> bytes:
         """The result of a tool that answers one plain text, as most do: everything but the text is ready."""
-        return b"%b%b%b" % (self._before_text, encode(clean(text)), self._after_text)
+        return b"%b%b%b" % (self._before_text, encode(text if text.isprintable() else clean(text)), self._after_text)
 
     def notification(self, method: str, params: Json) -> bytes | None:
         """A notification to the client, or None where the revision has none of the kind."""
