@@ -1,6 +1,7 @@
 """How log records are written: a line each for people to read, or an object each for programs."""
 
 import logging
+import re
 from datetime import UTC, datetime
 
 from .protocol.clean import visible
@@ -9,6 +10,8 @@ from .protocol.model import Json
 
 # What a record may have besides its message: see `server/journal.py`.
 FIELDS = "event method tool sender revision status seconds reference error more arguments".split()
+# Control characters that JSON lets stand as they are.
+_BARE = re.compile(r"[\x7f-\x9f\u2028\u2029]")
 
 
 class TextFormatter(logging.Formatter):
@@ -16,6 +19,10 @@ class TextFormatter(logging.Formatter):
 
     def __init__(self) -> None:
         super().__init__("%(levelname)s %(name)s: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        record.exc_text = None  # which some other formatter may have left
+        return super().format(record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return visible(super().formatMessage(record))
@@ -36,7 +43,7 @@ class JsonFormatter(logging.Formatter):
         said |= {name: value for name, value in fields.items() if isinstance(value, int | float | str) and value != ""}
         if record.exc_info:
             said["traceback"] = self.formatException(record.exc_info)
-        return encode(said).decode()
+        return _BARE.sub(lambda found: f"\\u{ord(found[0]):04x}", encode(said).decode())
 
 
 FORMATTERS: dict[str, type[logging.Formatter]] = {"text": TextFormatter, "json": JsonFormatter}

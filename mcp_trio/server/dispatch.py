@@ -341,7 +341,9 @@ class Relay(msgspec.Struct, eq=False):
                         self.reply(event.data)
                     else:
                         self.conversation.note(event)
-                    if perf_counter() > turn_ends:
+                    if (late := perf_counter() - turn_ends) > 0:
+                        if late > SLOW and isinstance(event, Call) and request:  # it has held up all others
+                            self.conversation.server.journal.took(request, late)
                         self.flush()
                         await trio.lowlevel.checkpoint()
                         turn_ends = perf_counter() + TURN

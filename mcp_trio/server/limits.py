@@ -33,7 +33,7 @@ MOST_SENDERS = 10_000
 BUSY = 1.0
 
 _RATE = re.compile(r"([1-9][0-9]{0,8})/([smh])(?::([1-9][0-9]{0,8}))?")
-_UNITS = {"s": ("second", 1), "m": ("minute", 60), "h": ("hour", 3600)}
+_UNITS = {"s": ("a second", 1), "m": ("a minute", 60), "h": ("an hour", 3600)}
 
 
 class Rate(NamedTuple):
@@ -49,7 +49,7 @@ class Rate(NamedTuple):
         return self.number / _UNITS[self.unit][1]
 
     def __str__(self) -> str:
-        return f"{self.number:,} a {_UNITS[self.unit][0]}"
+        return f"{self.number:,} {_UNITS[self.unit][0]}"
 
 
 def read_rate(text: Any, where: str = "a rate") -> Rate:

@@ -18,6 +18,7 @@ from ...protocol.revisions import Revision
 from ...protocol.session import Answer, Batch, Call, Refusal
 from ...server.app import Server
 from ...server.dispatch import Conversation, Request, Rest, Work, converse
+from ...server.journal import SLOW
 from ...server.offers import ServerTool
 from ..outbox import Outbox, QueuedWire
 from . import endpoint, sse
@@ -156,7 +157,10 @@ class Exchange:
         request, self._request = self._request, None  # no circle, so that its memory is free at once
         method, error = (request.call.method, request.error) if request else ("other", None)
         outcome = "cancelled" if message is None else "error" if error else "ok"
-        self._service.metrics.count(method, outcome, perf_counter() - self._started)
+        seconds = perf_counter() - self._started
+        self._service.metrics.count(method, outcome, seconds)
+        if seconds > SLOW and request and self._rest is None:  # it has held up all others
+            self._service.server.journal.took(request, seconds)
         # An error says what it is by its status, and a new session is named in the head: they are no streams.
         prefers = self._accepted.prefers_stream and not error and method != "initialize"
         if self._stream is not None or (self._accepted.stream if message is None else prefers):
