@@ -105,7 +105,7 @@ async def test_what_is_refused_takes_no_token(autojump_clock: trio.testing.MockC
     busy = Busy(Limits(rate="2/h"), max_in_flight=1)
     async with opened(busy.server, R) as client:
         told = [refused(reply) for reply in await client.exchange(*[call(R, id, "work") for id in range(50)])]
-        assert set(told) == {"Busy: 1 calls of work are under way, as many as may be at once; try again in a moment"}
+        assert set(told) == {"Busy: calls of work under way: 1, as many as may be at once; try again in a moment"}
         busy.go.set()
         assert len(await client.quiet()) == 1
         assert [refused(reply) for reply in await client.exchange(call(R, 1, "quick"))] == [""]
@@ -214,7 +214,7 @@ async def test_five_hundred_calls_with_a_cap_of_ten(revision: str, autojump_cloc
     async with opened(busy.server, revision) as client:
         for _ in range(2):  # the second time the tool is known to wait
             told = [refused(reply) for reply in await client.exchange(*calls(revision, 500, "work"))]
-            text = "Busy: 10 calls of work are under way, as many as may be at once; try again in a moment"
+            text = "Busy: calls of work under way: 10, as many as may be at once; try again in a moment"
             assert told == [text] * 490
             assert (busy.running, busy.most) == (10, 10)
             busy.go.set()
@@ -253,7 +253,7 @@ async def test_a_bound_holds_for_all_that_runs_a_function(method: str, limits: L
     async with opened(busy.server, R) as client:
         replies = await client.exchange(*[asking(R, id, method, about) for id in range(5)])
         assert [refused(reply) for reply in replies] == [
-            "Busy: 3 requests are under way, as many as may be at once; try again in a moment"
+            "Busy: requests under way: 3, as many as may be at once; try again in a moment"
         ] * 2
         assert len(await client.exchange(ping(R), request("list", "tools/list"))) == 2
         assert [bool(refused(reply)) for reply in await client.exchange(call(R, "q", "quick"))] == [True]
@@ -299,7 +299,7 @@ async def test_blocking_calls_that_nobody_waits_for_any_more_are_bounded() -> No
 
     async with opened(server, R) as client:
         told: list[str] = []
-        while not (told and told[-1].startswith("Busy: 80 blocking calls are under way")):
+        while not (told and told[-1].startswith("Busy: blocking calls under way: 80,")):
             client.send(call(R, 1, "block"))
             told.append(refused(await client.receive_json()))
             assert server.threads._under_way <= 80

@@ -1,4 +1,4 @@
-"""The limits and the log as flags and as environment of `run`, in a process of its own, on standard input and output."""
+"""The limits and the log as flags, and as environment, of `run`: in a process of its own, on standard input."""
 
 import json
 import os

@@ -328,6 +328,28 @@ def frail() -> Server:
     return server
 
 
+class Unsayable(ToolError):
+    def __str__(self) -> str:
+        raise OSError(SECRET)
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("revision", ALL)
+async def test_a_failure_that_cannot_even_be_said_is_masked(revision: str, several: bool) -> None:
+    server = Server("x")
+
+    @server.tool
+    async def fail() -> str:
+        if several:
+            raise BaseExceptionGroup("", [Unsayable(), ToolError("b")])
+        raise Unsayable
+
+    async with opened(server, revision) as client:
+        replies = await client.exchange(call(revision, 1, "fail"), call(revision, 2, "fail"))
+    assert json.dumps(replies).count("(reference ") == 2
+    assert SECRET not in json.dumps(replies)
+
+
 @pytest.mark.parametrize("revision", ALL)
 async def test_no_traceback_path_or_secret_reaches_the_wire(revision: str, caplog: pytest.LogCaptureFixture) -> None:
     server = frail()

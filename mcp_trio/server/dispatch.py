@@ -235,7 +235,7 @@ async def serve(request: Request) -> bytes:
     except BaseExceptionGroup as group:  # of a nursery; what stops it from outside goes before what failed
         stop, failures = group.split(STOPS)
         if stop is None:
-            return _reply_to(request, _one_of(group))
+            return _reply_to(request, group)
         if failures is not None:
             log.error("%s failed while it was stopped", call.method, exc_info=failures)
         raise stop from None
@@ -265,17 +265,17 @@ def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
 
 def _reply_to(request: Request, failure: BaseException) -> bytes:
     """The reply to a request that failed."""
-    if isinstance(failure, Unanswered):
-        return jsonrpc.encode_result(request.call.id, failure.result())
-    error = failure
-    if isinstance(failure, ToolError | AskFailed):
-        error = InternalError(cut(str(failure), request.server.limits.max_result))
-        level = logging.WARNING if isinstance(failure, TimedOut) else logging.INFO
-        request.server.journal.told("failed", request, error.message, level)
     try:
+        error = failure = _one_of(failure) if isinstance(failure, BaseExceptionGroup) else failure
+        if isinstance(failure, Unanswered):
+            return jsonrpc.encode_result(request.call.id, failure.result())
+        if isinstance(failure, ToolError | AskFailed):
+            error = InternalError(cut(str(failure), request.server.limits.max_result))
+            level = logging.WARNING if isinstance(failure, TimedOut) else logging.INFO
+            request.server.journal.told("failed", request, error.message, level)
         if isinstance(error, ProtocolError):
             return _failure(request, error)
-    except (TypeError, ValueError, RecursionError) as problem:  # its data is no JSON
+    except Exception as problem:  # its data is no JSON, or it cannot even be said
         failure = problem
     reference = secrets.token_hex(4)
     request.server.journal.failed(request, reference, failure)

@@ -105,7 +105,11 @@ async def complete(request: "Request") -> bytes:
     if (completer := server.completers.get(name, {}).get(params.argument.name)) is not None:
         server.keeper.check(request)
         completion = await completer.complete(request, params.argument.value, params.context.arguments)
-    return encode(revision.result({"completion": revision.shape(completion)}))
+
+    def write(completion: Completion) -> bytes:
+        return encode(revision.result({"completion": revision.shape(completion)}))
+
+    return fitted(completion, write, server.limits.max_result, f"the completion of {name}")
 
 
 async def set_level(request: "Request") -> None:

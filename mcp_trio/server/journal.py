@@ -36,7 +36,7 @@ class Journal:
     def turned_away(self, who: str, status: int, reply: bytes) -> None:
         """Somebody was not let in, with this reply."""
         if self._is_due("refused", who):
-            why = json.decode(reply)["error"]["message"]
+            why = json.decode(reply)["error"]["message"] if reply else ""
             text = f"refused: {who} ({status}): {why}"
             self._write(logging.WARNING, text, event="refused", sender=who, status=status, error=why)
 

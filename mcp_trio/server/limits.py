@@ -101,7 +101,11 @@ def must_be_seconds(given: Any, what: str, *, besides: Any = None) -> None:
 
 
 def sender(request: "Request") -> Hashable:
-    """On whose account a request goes: the principal's, else the address's, else the conversation's own."""
+    """On whose account a request goes: the principal's, else the address's, else the conversation's own.
+
+    The address is that of who has connected. What a header says of others behind it is not believed, as anybody can
+    say it: behind a proxy senders are told apart by principals, or limited there.
+    """
     principal: Any = request.principal
     who: Hashable = getattr(principal, "name", principal)  # which may be nothing but the name
     return request.conversation.address or request.conversation if who is None else who
@@ -148,7 +152,7 @@ class Buckets(dict[Hashable, Bucket]):
 
     def of(self, key: Hashable, rate: Rate) -> Bucket:
         """A sender's bucket."""
-        if (bucket := self.get(key)) is None:
+        if (bucket := self.get(key)) is None or bucket.rate != rate:
             if len(self) >= self._enough:
                 self._forget(trio.current_time())
             bucket = self[key] = Bucket(rate, rate.burst, trio.current_time())
@@ -174,7 +178,7 @@ class Keeper:
         self.total = 0  # of requests that wait
         self._apart: dict[Hashable, int] = {}  # of those the ones that are counted elsewhere besides
         self._limits = limits
-        self._buckets = Buckets()
+        self._buckets, self._floods = Buckets(), Buckets()
 
     def check(self, request: "Request") -> None:
         """Refuse a request while too many are under way. Raises TooManyCalls."""
@@ -187,7 +191,7 @@ class Keeper:
             if not conversation.lasts:
                 own = self._apart.get(sender(request), 0)
         if total >= most or own >= most_of_one:
-            raise busy(min(total, most) if total >= most else most_of_one, "requests are under way")
+            raise busy(most if total >= most else most_of_one, "requests")
 
     def admit(self, request: "Request", tool: "ServerTool") -> None:
         """Let a call of a tool in, and take a token: its sender's, and one for this tool. Raises TooManyCalls."""
@@ -195,7 +199,7 @@ class Keeper:
         if tool.max_in_flight is not None:
             request.tool = tool.name
             if self._apart.get(("tool", tool.name), 0) >= tool.max_in_flight:
-                raise busy(tool.max_in_flight, f"calls of {tool.name} are under way")
+                raise busy(tool.max_in_flight, f"calls of {tool.name}")
         if self.rate or tool.rate:
             self._take(request, tool)
 
@@ -234,9 +238,8 @@ class Keeper:
         if self.rate is None:
             return 0.0
         number, unit, burst = self.rate
-        bucket = self._buckets.of(
-            ("http", address), Rate(number * REQUESTS_OF_A_CALL, unit, burst * REQUESTS_OF_A_CALL)
-        )
+        rate = Rate(number * REQUESTS_OF_A_CALL, unit, burst * REQUESTS_OF_A_CALL)
+        bucket = self._floods.of(address, rate)
         if not (wait := bucket.wait(trio.current_time())):
             bucket.tokens -= 1
         return wait
@@ -259,7 +262,8 @@ def _places(request: "Request") -> Sequence[Hashable]:
 
 def busy(most: int, what: str) -> TooManyCalls:
     """The refusal while something else is under way."""
-    return TooManyCalls(f"Busy: {most:,} {what}, as many as may be at once; try again in a moment", retry_after=BUSY)
+    message = f"Busy: {what} under way: {most:,}, as many as may be at once; try again in a moment"
+    return TooManyCalls(message, retry_after=BUSY)
 
 
 def too_many(what: str, rate: Rate, wait: float) -> TooManyCalls:

@@ -49,7 +49,7 @@ class Threads:
         Raises TooManyCalls where too many are left so, or wait.
         """
         if self._under_way >= self._most:
-            raise busy(self._most, "blocking calls are under way")
+            raise busy(self._most, "blocking calls")
         job = Job(call, trio.lowlevel.current_task(), copy_context())
         self._under_way += 1
         self._jobs.put(job)
