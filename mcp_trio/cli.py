@@ -223,10 +223,10 @@ SETTINGS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "tls_cert": ("FILE", str, "serve HTTP over TLS, with this certificate"),
     "tls_key": ("FILE", str, "and this key"),
     "grace": ("SECONDS", _seconds, "what running requests get at the end (5)"),
-    "timeout": ("SECONDS", _timeout, "for each tool that has none of its own"),
-    "rate": ("RATE", _rate, "how many calls each sender may make: 10/s, 100/m, 1000/h, with a burst 10/s:50"),
+    "timeout": ("SECONDS", _timeout, "for each tool, resource or prompt that has none of its own"),
+    "rate": ("RATE", _rate, "of calls, for each sender: 10/s, 100/m, 1000/h, with a burst 10/s:50"),
     "max_in_flight": ("NUMBER", _number, "how many requests may run at once"),
-    "max_result": ("BYTES", _number, "of a result; longer texts are cut"),
+    "max_result": ("BYTES", _number, "of a result; texts that are longer are cut"),
     "profile": ("NAME", _one_of(PROFILES), "pocket: for small agents"),
     "log_level": ("LEVEL", lambda text: _one_of(LOG_LEVELS)(text.lower()), ", ".join(LOG_LEVELS)),
     "log_format": ("FORMAT", _one_of(FORMATTERS), "text, or json: an object a line"),
@@ -260,7 +260,10 @@ def _serve(options: argparse.Namespace) -> int:
         given = {name: getattr(options, name) for name in ("timeout", "rate", "max_in_flight", "max_result")}
         limits = {name: value for name, value in given.items() if value is not None}
         server.use_limits(msgspec.structs.replace(server.limits, **limits))
-        server.journal.with_arguments = options.log_arguments or bool(os.environ.get("MCP_TRIO_LOG_ARGUMENTS"))
+        server.journal.with_arguments = options.log_arguments or os.environ.get("MCP_TRIO_LOG_ARGUMENTS", "0") not in (
+            "",
+            "0",
+        )
         if options.profile is not None:
             server.use_profile(options.profile)
         if on_stdio and at_terminal:

@@ -106,7 +106,6 @@ class Server:
         """Hold everybody to these limits from now on; what was used up of others is forgotten."""
         self.limits = limits
         self.keeper = Keeper(limits)
-        self.timeout = limits.timeout
 
     @overload
     def tool(self, function: F, /, **options: Any) -> F: ...

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 # These stay open by their nature. They are counted apart, so that who listens takes no place from who calls.
 LISTENS = "subscriptions/listen"
 MOST_AT_ONCE, MOST_OF_ONE = 100_000, 20_000
-# Requests over HTTP that a sender may make for each call that its rate allows. A session is opened by two, lists what
-# there is by some more, reads streams, comes back to them, answers questions; and a refused call is tried again, maybe
-# by several principals behind one address. So this is no limit to those who mean well.
+# Requests over HTTP that an address may make for each call that the rate allows. A client opens a session by two, lists
+# what there is by some more, reads streams, comes back to them, answers questions, and tries again what was refused;
+# several principals may come from one address. So this is no limit to those who mean well, and ends a flood before it
+# costs more than the reading of its heads.
 REQUESTS_OF_A_CALL = 20
 # Senders of whom it is remembered what they have used up.
 MOST_SENDERS = 10_000
@@ -65,8 +66,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     """What a server lets in. A tool's own options of these names count besides; its timeout and size in their place.
 
     `rate` is for all calls of one sender together: "10/s", "100/m", "1000/h", with a burst "10/s:50". A sender is a
-    principal, else an address, else a conversation. `max_in_flight` is how many requests run at once, `max_result` how
-    many bytes a result may have, `timeout` how many seconds a function may take.
+    principal, else an address, else a conversation. `max_in_flight` is how many requests run at once, of all and of one
+    connection, `max_result` how many bytes a result may have, `timeout` how many seconds a function may take.
     """
 
     rate: str | None = None
@@ -234,7 +235,10 @@ class Keeper:
                 self._apart[place] -= 1
 
     def flood(self, address: str) -> float:
-        """Count a request over HTTP: seconds until the next is allowed, 0 where this one is."""
+        """Count a request over HTTP, of any kind: seconds until the next is allowed, 0 where this one is.
+
+        An address may make REQUESTS_OF_A_CALL times as many as its calls.
+        """
         if self.rate is None:
             return 0.0
         number, unit, burst = self.rate

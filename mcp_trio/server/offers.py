@@ -69,7 +69,7 @@ class Function:
 
     def call_in_time(self, request: Request, arguments: dict[str, Any]) -> Awaitable[Any]:
         """The same, for as long as it may take. Raises TimedOut."""
-        calling, timeout = self.call(request, arguments), self.timeout or request.server.timeout
+        calling, timeout = self.call(request, arguments), self.timeout or request.server.limits.timeout
         return calling if timeout is None else self._in_time(calling, timeout)
 
     async def _in_time(self, calling: Awaitable[Any], timeout: float) -> Any:
