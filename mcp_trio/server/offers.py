@@ -56,21 +56,19 @@ class Function:
                 raise TypeError(f"{self.label}: argument {name!r} comes as a string; use str, an Enum or a Literal")
 
     def call(self, request: Request, arguments: dict[str, Any]) -> Awaitable[Any]:
-        """What runs it, when it is awaited; `arguments` may be changed. Not async itself: that is a frame a call."""
+        """What runs it, for as long as it may take, when it is awaited; `arguments` may be changed. Raises TimedOut.
+
+        Not async itself: that is a frame a call.
+        """
         if self.parameters.injected_name is not None:
             arguments[self.parameters.injected_name] = Context(request)
-        if self._is_async:
-            return self.parameters.call(**arguments)  # type: ignore[no-any-return]
-        return self._call_in_thread(request.server, arguments)
+        calling = self.parameters.call(**arguments) if self._is_async else self._in_thread(request.server, arguments)
+        timeout = self.timeout or request.server.limits.timeout
+        return calling if timeout is None else self._in_time(calling, timeout)
 
-    async def _call_in_thread(self, server: Server, arguments: dict[str, Any]) -> Any:
+    async def _in_thread(self, server: Server, arguments: dict[str, Any]) -> Any:
         value = await server.threads.run(partial(self.parameters.call, **arguments))
         return await value if inspect.isawaitable(value) else value
-
-    def call_in_time(self, request: Request, arguments: dict[str, Any]) -> Awaitable[Any]:
-        """The same, for as long as it may take. Raises TimedOut."""
-        calling, timeout = self.call(request, arguments), self.timeout or request.server.limits.timeout
-        return calling if timeout is None else self._in_time(calling, timeout)
 
     async def _in_time(self, calling: Awaitable[Any], timeout: float) -> Any:
         with trio.move_on_after(timeout):
@@ -120,7 +118,7 @@ class ServerTool(Function):
 
     async def run(self, request: Request, raw: bytes) -> str | ToolResult:
         """Call it with arguments as they came: one plain text, or a result. Raises InvalidArguments."""
-        value = await self.call_in_time(request, self.parameters.decode(raw))
+        value = await self.call(request, self.parameters.decode(raw))
         return value if type(value) is str and self._returned.schema is None else self._result(value)
 
     def _result(self, value: Any) -> ToolResult:
@@ -207,7 +205,7 @@ class ServerResource(Function):
 
     async def read(self, request: Request, uri: str) -> list[TextContents | model.BlobContents]:
         """What the URI reads as."""
-        value = await self.call_in_time(request, self.parameters.decode(encode(self.template.match(uri))))
+        value = await self.call(request, self.parameters.decode(encode(self.template.match(uri))))
         given = isinstance(value, list) and len(value) > 0 and all(isinstance(item, _CONTENTS) for item in value)
         return [self._contents(uri, item) for item in (value if given else [value])]
 
@@ -237,7 +235,7 @@ class ServerPrompt(Function):
 
     async def fill(self, request: Request, raw: bytes) -> PromptResult:
         """The prompt with these arguments. Raises InvalidArguments."""
-        value = await self.call_in_time(request, self.parameters.decode(raw))
+        value = await self.call(request, self.parameters.decode(raw))
         if isinstance(value, PromptResult):
             return value
         items = value if isinstance(value, list) else [value]
@@ -256,7 +254,7 @@ class Completer(Function):
 
     async def complete(self, request: Request, value: str, others: dict[str, str]) -> model.Completion:
         """What the value may become."""
-        found = await self.call_in_time(request, dict(zip(self.properties, (value, others), strict=False)))
+        found = await self.call(request, dict(zip(self.properties, (value, others), strict=False)))
         by_hand = isinstance(found, model.Completion)
         values = found.values if by_hand else list(found)
         if isinstance(found, str) or not all(isinstance(item, str) for item in values):
