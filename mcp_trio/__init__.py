@@ -26,6 +26,7 @@ from .server.app import Server as Server
 from .server.context import AskFailed as AskFailed
 from .server.context import Context as Context
 from .server.context import ToolError as ToolError
+from .server.limits import Limits as Limits
 
 if typing.TYPE_CHECKING:
     from .server.access import Access as Access

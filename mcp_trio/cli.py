@@ -21,6 +21,7 @@ import trio
 
 from . import Server, __version__, cli_access, cli_bench, cli_traces
 from .loading import FORMS, NAMES, Problem, load, what_and_where
+from .logs import FORMATTERS
 from .protocol.model import Json
 from .protocol.revisions import PROFILES, REVISIONS
 from .server.app import LIFESPAN_FAILED
@@ -143,6 +144,7 @@ def _overview() -> str:
 def _run_arguments(parser: Parser) -> None:
     parser.add_argument("spec", nargs="?", metavar="SPEC", help=SPEC_HELP)
     parser.add_argument("--stdio", action="store_true", help="serve on standard input and output (the default)")
+    parser.add_argument("--log-arguments", action="store_true", help="log what calls were given, too")
     parser.add_argument("--cors", action="store_true", help="let the pages of any site come: for development")
     for name, (metavar, convert, help) in SETTINGS.items():
         action = "extend" if convert is _words else "store"
@@ -176,6 +178,22 @@ def _timeout(text: str) -> float:
     return seconds
 
 
+def _rate(text: str) -> str:
+    from .server.limits import read_rate
+
+    try:
+        read_rate(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text[:18]) > 0 and len(text) < 18):
+        raise argparse.ArgumentTypeError(f"a whole number is wanted, at least 1, not {text!r}")
+    return int(text)
+
+
 def _one_of(words: Sequence[str] | dict[str, Any]) -> Callable[[str], str]:
     def one(text: str) -> str:
         if text not in words:
@@ -206,9 +224,13 @@ SETTINGS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "tls_cert": ("FILE", str, "serve HTTP over TLS, with this certificate"),
     "tls_key": ("FILE", str, "and this key"),
     "grace": ("SECONDS", _seconds, "what running requests get at the end (5)"),
-    "timeout": ("SECONDS", _timeout, "for each tool that has none of its own"),
+    "timeout": ("SECONDS", _timeout, "for each tool, resource or prompt that has none of its own"),
+    "rate": ("RATE", _rate, "of calls, for each sender: 10/s, 100/m, 1000/h, with a burst 10/s:50"),
+    "max_in_flight": ("NUMBER", _number, "how many requests may run at once"),
+    "max_result": ("BYTES", _number, "of a result; texts that are longer are cut"),
     "profile": ("NAME", _one_of(PROFILES), "pocket: for small agents"),
     "log_level": ("LEVEL", lambda text: _one_of(LOG_LEVELS)(text.lower()), ", ".join(LOG_LEVELS)),
+    "log_format": ("FORMAT", _one_of(FORMATTERS), "text, or json: an object a line"),
 }
 
 
@@ -231,13 +253,18 @@ def _serve(options: argparse.Namespace) -> int:
             f"run serves a SPEC, not a command; to look at one: {PROG} inspect -- {' '.join(options.command)}"
         )
     _fill_from_environment(options)
-    level = (options.log_level or "warning").upper()
-    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+    _log(options)
     on_stdio, at_terminal = options.stdio or not (options.http or options.ws), _at_terminal()
     with claim() if on_stdio else nullcontext(False) as stdio:  # before the user's module is imported, which may print
         server = load(options.spec or DEMO)
         server.grace = server.grace if options.grace is None else options.grace
-        server.timeout = server.timeout if options.timeout is None else options.timeout
+        given = {name: getattr(options, name) for name in ("timeout", "rate", "max_in_flight", "max_result")}
+        limits = {name: value for name, value in given.items() if value is not None}
+        server.use_limits(msgspec.structs.replace(server.limits, **limits))
+        server.journal.with_arguments = options.log_arguments or os.environ.get("MCP_TRIO_LOG_ARGUMENTS", "0") not in (
+            "",
+            "0",
+        )
         if options.profile is not None:
             server.use_profile(options.profile)
         if options.token_file is not None:
@@ -246,6 +273,12 @@ def _serve(options: argparse.Namespace) -> int:
             _explain(server)
         trio.run(_serve_and_say, server, options, stdio)
     return 0
+
+
+def _log(options: argparse.Namespace) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(FORMATTERS[options.log_format or "text"]())
+    logging.basicConfig(level=(options.log_level or "warning").upper(), handlers=[handler])
 
 
 async def _serve_and_say(server: Server, options: argparse.Namespace, stdio: bool | tuple[int, int]) -> None:

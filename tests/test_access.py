@@ -353,8 +353,9 @@ async def test_a_verifier_that_fails_lets_nobody_in_and_is_logged(check: Any, ca
         refused = await there.modern("tools/list")
         assert refused.status == 503
         assert "www-authenticate" not in refused.headers
-        (record,) = caplog.records
+        record, turned_away = caplog.records
         assert record.exc_info
+        assert turned_away.event == "refused"
         assert record.getMessage().rpartition(" ")[2][:-1] in refused.json["error"]["message"]
         assert A not in caplog.text
         assert (await there.send("GET", "/healthz")).status == 200

@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "client_sse": set(),
     "demo": LOW | {"mcp_trio", "demo"},
     "loading": LOW | {"mcp_trio", "loading"},
+    "logs": {"protocol"},
     "trace": ABOVE_CLIENT | {"client_sse", "client_wires", "loading"},
     "terminal": ABOVE_CLIENT | {"loading", "terminal"},
     "testing": ABOVE_CLIENT | {"testing"},
@@ -46,7 +47,7 @@ MAY_IMPORT = {
     "cli_bench": ABOVE_CLIENT | {"bench", "loading", "terminal", "cli"},
     "cli_access": LOW | {"loading", "cli"},
     "cli": ABOVE_CLIENT
-    | {"terminal", "testing", "bench", "console", "loading", "cli", "cli_access", "cli_bench", "cli_traces"},
+    | {"terminal", "testing", "bench", "console", "loading", "logs", "cli", "cli_access", "cli_bench", "cli_traces"},
     "__main__": {"cli"},
 }
 

@@ -50,7 +50,7 @@ async def serving(server=None):
     """A server on the native host; its address."""
     server = server or a_server()
 
-    async def upgrade(stream, head, principal):
+    async def upgrade(stream, head, principal, address):
         await serve_websocket(server, stream, head, trio.Event(), principal)
 
     async def serve(task_status):

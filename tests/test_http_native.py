@@ -69,7 +69,7 @@ async def test_one_guard_for_all_ways_in(method: str, path: str) -> None:
 
 
 async def test_nobody_is_upgraded_past_the_guard() -> None:
-    async def upgrade(stream: trio.abc.Stream, head: bytes, principal: object) -> None:
+    async def upgrade(stream: trio.abc.Stream, head: bytes, principal: object, address: str) -> None:
         pytest.fail("upgraded")
 
     async with site(make_server(), upgrade=upgrade) as there:
@@ -80,7 +80,7 @@ async def test_nobody_is_upgraded_past_the_guard() -> None:
 
 
 async def test_an_upgrade_gets_the_stream_and_all_that_was_read() -> None:
-    async def upgrade(stream: trio.abc.Stream, head: bytes, principal: object) -> None:
+    async def upgrade(stream: trio.abc.Stream, head: bytes, principal: object, address: str) -> None:
         assert head.startswith(b"GET /mcp HTTP/1.1\r\n")
         assert head.endswith(b"\r\n\r\nbehind")
         await stream.send_all(b"hello")

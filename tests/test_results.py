@@ -345,7 +345,7 @@ async def test_an_empty_list_of_texts_is_no_content() -> None:
     assert "structuredContent" not in await got(returning([], list[str]))
 
 
-@pytest.mark.parametrize("text", ["a\ud800b", "\udfff", "𝄞", "\0", "\r\n", "\u2028", '"\\'])
+@pytest.mark.parametrize("text", ["a\ud800b", "\udfff", "𝄞", "\r\n", "\u2028", '"\\'])
 @pytest.mark.parametrize("shape", [str, lambda text: {"a": text}, lambda text: [Text(text), Text(text)]])
 async def test_any_text_reaches_the_client(text: str, shape: Any) -> None:
     wanted = text.replace("\ud800", "\ufffd").replace("\udfff", "\ufffd")

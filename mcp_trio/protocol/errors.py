@@ -66,6 +66,16 @@ class InternalError(ProtocolError, code=-32603):
     """The server's own fault. What it was stands in the server's log, not here."""
 
 
+class TooManyCalls(ProtocolError, code=-32603, status=429):
+    """More than the server's limits allow; `retry_after` are the seconds after which it may be tried again.
+
+    No revision has a code for it, and none but those that it names may go out.
+    """
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message, data={"retryAfter": retry_after})
+
+
 class HeaderMismatch(ProtocolError, code=-32020, status=400):
     """An HTTP header says other than the body."""
 

@@ -13,10 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import trio
+from msgspec.structs import replace
 
 from ..protocol.errors import ResourceNotFound
 from ..protocol.model import Icon, Implementation, Json
 from ..protocol.revisions import PROFILES, REVISIONS, Revisions
+from .journal import Journal
+from .limits import Keeper, Limits, must_be_seconds
 from .registry import Pages, Registry, in_pages_of
 from .subscriptions import Subscriptions
 from .threads import Threads
@@ -35,10 +38,10 @@ class Server:
     """Tools, resources and prompts under one name, served to any number of clients.
 
     `pages` is how many items a list shows at a time (by default all), or a function that cuts it otherwise.
-    `timeout` holds for every tool that has none of its own. `grace` is what running requests get to finish in when
-    the server stops. `secret` seals what clients carry between two calls; processes that stand in for one another
-    need the same one (also from MCP_TRIO_SECRET). `access` controls who may use it over HTTP and WebSocket: an
-    `Access`, or just its async function from a token to a principal.
+    `limits` are what it lets in; `timeout`, which they have too, holds for every function that has none of its own.
+    `grace` is what running requests get to finish in when the server stops. `secret` seals what clients carry between
+    two calls; processes that stand in for one another need the same one (also from MCP_TRIO_SECRET). `access` controls
+    who may use it over HTTP and WebSocket: an `Access`, or just its async function from a token to a principal.
     """
 
     def __init__(
@@ -54,13 +57,18 @@ class Server:
         profile: str | None = None,
         pages: int | Pages | None = None,
         timeout: float | None = None,
+        limits: Limits | None = None,
         grace: float = 5.0,
         secret: str | bytes | None = None,
         access: "Access | Verify | None" = None,
     ) -> None:
         if not (name and isinstance(name, str)):
             raise TypeError(f"Server(name) wants a string, not {name!r}; tools go on with @server.tool")
-        for what, given, wanted in (("instructions", instructions, str | None), ("secret", secret, str | bytes | None)):
+        for what, given, wanted in (
+            ("instructions", instructions, str | None),
+            ("secret", secret, str | bytes | None),
+            ("limits", limits, Limits | None),
+        ):
             if not isinstance(given, wanted):
                 raise TypeError(f"Server({what}) wants {wanted}, not {type(given).__name__}")
         must_be_seconds(timeout, "Server(timeout)")
@@ -78,7 +86,9 @@ class Server:
         self.completers: dict[str, dict[str, Completer]] = {}  # by what they complete, and the argument
         self.threads: Threads  # for functions that are not async, while it runs
         self.waited: set[str] = set()  # the names of those tools that waited when they were last called
-        self.timeout = timeout
+        limits = limits or Limits()
+        self.use_limits(replace(limits, timeout=timeout or limits.timeout))
+        self.journal = Journal()
         self.grace = grace
         self.lifespan_value: Any = None
         self._lifespan: Callable[[], AbstractAsyncContextManager[Any]] = nullcontext
@@ -100,6 +110,11 @@ class Server:
             raise ValueError(f"profile {profile!r}: it is one of {', '.join(PROFILES)}, or none")
         self.revisions = Revisions(self.info, self.instructions, PROFILES[profile] if profile else REVISIONS)
 
+    def use_limits(self, limits: Limits) -> None:
+        """Hold everybody to these limits from now on; what was used up of others is forgotten."""
+        self.limits = limits
+        self.keeper = Keeper(limits)
+
     @overload
     def tool(self, function: F, /, **options: Any) -> F: ...
     @overload
@@ -107,14 +122,14 @@ class Server:
     def tool(self, function: Any = None, /, **options: Any) -> Any:
         """Register a function as a tool, at any time; clients hear of it.
 
-        Options: name, title, description, annotations, icons, input_schema, output_schema, timeout, scopes, meta; what
-        is not given is read from the function. For those who lack one of the `scopes` there is no such tool.
+        Options: name, title, description, annotations, icons, input_schema, output_schema, meta; what is not given is
+        read from the function. Besides what `Limits` has for all: timeout, rate, max_in_flight, max_result. For those
+        who lack one of the `scopes` there is no such tool.
         """
         if function is None:
             return partial(self.tool, **options)
         from .offers import ServerTool
 
-        must_be_seconds(options.get("timeout"), "server.tool(timeout)")
         if "scopes" in options:
             from .access import as_scopes
 
@@ -222,7 +237,7 @@ class Server:
         try:
             async with self._lifespan() as self.lifespan_value:
                 self.subscriptions.token = trio.lowlevel.current_trio_token()
-                self.threads = Threads()
+                self.threads = Threads(self.limits.max_in_flight)
                 yield
                 self.subscriptions.token = None
         except Exception as error:
@@ -276,9 +291,3 @@ class Server:
             advice = "where one runs already: await server.serve(stdio=True)"
             raise RuntimeError(f"Server.run() starts a loop in the main thread, as signals come there; {advice}")
         trio.run(lambda: self.serve(stdio=True))
-
-
-def must_be_seconds(given: Any, what: str, *, besides: Any = None) -> None:
-    """A duration is a positive number, or what it may be besides; ValueError says what else it was."""
-    if isinstance(given, bool) or not (given == besides or (isinstance(given, int | float) and given > 0)):
-        raise ValueError(f"{what} wants a positive number of seconds, not {given!r}")

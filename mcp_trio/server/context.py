@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import trio
 
+from ..protocol.clean import clean
 from ..protocol.jsonrpc import encode
 from ..protocol.model import Json, PromptMessage
 from ..protocol.revisions.base import LEVELS
@@ -22,6 +23,10 @@ T = TypeVar("T")
 
 class ToolError(Exception):
     """A failure that the client and its model are told of, in these words. Any other exception is masked."""
+
+
+class TimedOut(ToolError):
+    """It took longer than it may."""
 
 
 class AskFailed(Exception):
@@ -74,7 +79,8 @@ class Context:
         wanted = (session.log_level or "info") if call.revision.opens else call.params.meta.log_level
         if wanted and LEVELS.index(level) >= LEVELS.index(wanted):
             # Any JSON goes out as it is: null too, and a user's own structs.
-            params = {"level": call.revision.levels[level], "logger": logger, "data": msgspec.Raw(encode(data))}
+            said = msgspec.Raw(encode(clean(data) if isinstance(data, str) else data))
+            params = {"level": call.revision.levels[level], "logger": logger, "data": said}
             self._request.tell("notifications/message", params)
         await self._let_others()
 

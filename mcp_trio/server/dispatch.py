@@ -21,13 +21,15 @@ import msgspec
 import trio
 
 from ..protocol import jsonrpc, params
-from ..protocol.errors import InternalError, InvalidRequest, ProtocolError
+from ..protocol.errors import InternalError, InvalidRequest, ProtocolError, TooManyCalls
 from ..protocol.model import Json, Text, ToolResult
 from ..protocol.revisions import Revision
 from ..protocol.session import Answer, Batch, Call, Event, Notice, Refusal, Session
 from .app import Server
-from .context import AskFailed, ToolError, Unanswered
+from .context import AskFailed, TimedOut, ToolError, Unanswered
+from .fitting import cut
 from .handlers import HANDLERS
+from .journal import SLOW
 
 if TYPE_CHECKING:
     from .access import Principal
@@ -76,6 +78,7 @@ class Request(msgspec.Struct, eq=False):
     scope: trio.CancelScope | None = None  # from the first wait on
     ended: bool = False
     error: ProtocolError | None = None  # what the reply says, where it is an error
+    tool: str | None = None  # by whose limit it is counted
 
     def tell(self, method: str, params: Json) -> None:
         """Send the client a notification about this request, while it goes on."""
@@ -97,9 +100,12 @@ NONE: dict[Any, Any] = {}
 class Conversation:
     """What goes on with one client: its session, its requests that wait, our questions to it."""
 
-    __slots__ = ("_asked", "_gone", "channel", "principal", "server", "session", "waiting")
+    __slots__ = ("_asked", "_gone", "address", "channel", "principal", "server", "session", "under_way", "waiting")
+    lasts = True  # beyond one message
 
     def __init__(self, server: Server, channel: Channel, stated: Revision | None = None) -> None:
+        self.address = ""  # the client's, where it has one
+        self.under_way = 0  # how many requests wait
         self.server = server
         self.channel = channel
         self.principal: Principal | None = None
@@ -179,10 +185,15 @@ class Conversation:
         request.scope = scope
         self.waiting = self.waiting or {}
         self.waiting[request.call.id] = scope
+        keeper, began = self.server.keeper, perf_counter()
+        keeper.enter(request)
         try:
             reply = await rest
             return None if scope.cancel_called else reply
         finally:
+            keeper.leave(request)
+            if (seconds := perf_counter() - began) > SLOW:
+                self.server.journal.took(request, seconds)
             del self.waiting[request.call.id]
 
     async def _gather(self, work: Work, channel: Channel) -> bytes | None:
@@ -231,7 +242,7 @@ async def serve(request: Request) -> bytes:
     except BaseExceptionGroup as group:  # of a nursery; what stops it from outside goes before what failed
         stop, failures = group.split(STOPS)
         if stop is None:
-            return _reply_to(request, _one_of(group))
+            return _reply_to(request, group)
         if failures is not None:
             log.error("%s failed while it was stopped", call.method, exc_info=failures)
         raise stop from None
@@ -261,22 +272,28 @@ def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
 
 def _reply_to(request: Request, failure: BaseException) -> bytes:
     """The reply to a request that failed."""
-    if isinstance(failure, Unanswered):
-        return jsonrpc.encode_result(request.call.id, failure.result())
-    error = InternalError(str(failure)) if isinstance(failure, ToolError | AskFailed) else failure
     try:
+        error = failure = _one_of(failure) if isinstance(failure, BaseExceptionGroup) else failure
+        if isinstance(failure, Unanswered):
+            return jsonrpc.encode_result(request.call.id, failure.result())
+        if isinstance(failure, ToolError | AskFailed):
+            error = InternalError(cut(str(failure), request.server.limits.max_result))
+            level = logging.WARNING if isinstance(failure, TimedOut) else logging.INFO
+            request.server.journal.told("failed", request, error.message, level)
         if isinstance(error, ProtocolError):
             return _failure(request, error)
-    except (TypeError, ValueError, RecursionError) as problem:  # its data is no JSON
+    except Exception as problem:  # its data is no JSON, or it cannot even be said
         failure = problem
     reference = secrets.token_hex(4)
-    log.error("%s failed (reference %s)", request.call.method, reference, exc_info=failure)
+    request.server.journal.failed(request, reference, failure)
     return _failure(request, InternalError(f"Internal error (reference {reference})"))
 
 
 def _failure(request: Request, error: ProtocolError) -> bytes:
     """The reply that says what went wrong: an error, or where the revision has it so, a tool's result."""
     call, revision = request.call, request.call.revision
+    if isinstance(error, TooManyCalls):
+        request.server.journal.told("refused", request, error.message)
     if call.method == "tools/call" and revision.kind_of(error) in revision.tool_failures:
         result = ToolResult([Text(error.message)], is_error=True)
         return jsonrpc.encode_result(call.id, jsonrpc.encode(revision.tool_result(result)))
@@ -332,7 +349,9 @@ class Relay(msgspec.Struct, eq=False):
                         self.reply(event.data)
                     else:
                         self.conversation.note(event)
-                    if perf_counter() > turn_ends:
+                    if (late := perf_counter() - turn_ends) > 0:
+                        if late > SLOW and isinstance(event, Call) and request:  # it has held up all others
+                            self.conversation.server.journal.took(request, late)
                         self.flush()
                         await trio.lowlevel.checkpoint()
                         turn_ends = perf_counter() + TURN
@@ -393,10 +412,10 @@ def resume(running: Running, trap: Any) -> Generator[Any, Any, bytes | None]:
         return done.value  # type: ignore[no-any-return]
 
 
-async def converse(server: Server, wire: Wire, principal: Principal | None = None) -> None:
+async def converse(server: Server, wire: Wire, principal: Principal | None = None, *, address: str = "") -> None:
     """Serve one client until its input ends and what it asked for is done."""
     conversation = Conversation(server, wire)
-    conversation.principal = principal
+    conversation.principal, conversation.address = principal, address
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(Relay(conversation, wire, nursery, wire.send, iter(()), wire).run)

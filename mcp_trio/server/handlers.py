@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import InvalidParams, MethodNotFound, ResourceNotFound
 from ..protocol.jsonrpc import encode
-from ..protocol.model import Completion
+from ..protocol.model import BlobContents, Completion, PromptResult, Text, TextContents, ToolResult
 from ..protocol.params import VENDOR, PromptReference
+from .fitting import fitted
 from .registry import Registry
 
 if TYPE_CHECKING:
@@ -42,17 +43,30 @@ async def list_items(what: str, request: "Request") -> bytes:
 
 async def call_tool(request: "Request") -> bytes:
     """Call a tool."""
-    params, revision = request.call.params, request.call.revision
-    result = await request.server.tools.find(params.name, request.principal).run(request, params.arguments)
-    return revision.encode_text(result) if isinstance(result, str) else encode(revision.tool_result(result))
+    params, revision, server = request.call.params, request.call.revision, request.server
+    tool, keeper = server.tools.find(params.name, request.principal), server.keeper
+    if keeper.total or keeper.rate or tool.is_limited:
+        keeper.admit(request, tool)
+    result = await tool.run(request, params.arguments)
+    most = tool.max_result or server.limits.max_result
+    if isinstance(result, str):
+        if len(encoded := revision.encode_text(result)) <= most:
+            return encoded
+        result = ToolResult([Text(result)])
+    return fitted(result, lambda made: encode(revision.tool_result(made)), most, tool.label)
 
 
 async def read_resource(request: "Request") -> bytes:
     """Read a resource."""
     _offered(request, "resources")
     uri, revision = request.call.params.uri, request.call.revision
+    request.server.keeper.check(request)
     contents = await request.server.find_resource(uri).read(request, uri)
-    return encode(revision.result({"contents": revision.shape(list(contents))}, cacheable=True))
+
+    def write(contents: list[TextContents | BlobContents]) -> bytes:
+        return encode(revision.result({"contents": revision.shape(contents)}, cacheable=True))
+
+    return fitted(list(contents), write, request.server.limits.max_result, f"resource {uri}")
 
 
 async def subscribe(request: "Request") -> None:
@@ -71,8 +85,14 @@ async def get_prompt(request: "Request") -> bytes:
     """Fill in a prompt."""
     _offered(request, "prompts")
     params, revision = request.call.params, request.call.revision
-    filled = await request.server.prompts.find(params.name).fill(request, params.arguments)
-    return encode(revision.result(revision.shape(filled), filled.meta))
+    prompt = request.server.prompts.find(params.name)
+    request.server.keeper.check(request)
+    filled = await prompt.fill(request, params.arguments)
+
+    def write(filled: PromptResult) -> bytes:
+        return encode(revision.result(revision.shape(filled), filled.meta))
+
+    return fitted(filled, write, request.server.limits.max_result, prompt.label)
 
 
 async def complete(request: "Request") -> bytes:
@@ -84,8 +104,13 @@ async def complete(request: "Request") -> bytes:
         raise ResourceNotFound(name)
     completion = Completion([])
     if (completer := server.completers.get(name, {}).get(params.argument.name)) is not None:
+        server.keeper.check(request)
         completion = await completer.complete(request, params.argument.value, params.context.arguments)
-    return encode(revision.result({"completion": revision.shape(completion)}))
+
+    def write(completion: Completion) -> bytes:
+        return encode(revision.result({"completion": revision.shape(completion)}))
+
+    return fitted(completion, write, server.limits.max_result, f"the completion of {name}")
 
 
 async def set_level(request: "Request") -> None:
@@ -103,6 +128,7 @@ async def listen(request: "Request") -> bytes:
         wanted.prompts_list_changed = False
     if "resources" not in features:
         wanted.resources_list_changed, wanted.resource_subscriptions = False, []
+    request.server.keeper.check(request)
     await request.server.subscriptions.listen(request, wanted)
     return encode(request.call.revision.result({}, {VENDOR + "subscriptionId": request.call.id}))
 

@@ -15,8 +15,9 @@ from ..protocol.jsonrpc import encode
 from ..protocol.model import CONTENT_TYPES, Json, PromptMessage, PromptResult, Text, TextContents, ToolResult
 from . import docstrings, schema
 from .app import Server
-from .context import Context, ToolError
+from .context import Context, TimedOut
 from .dispatch import Request
+from .limits import must_be_limits, read_rate
 from .registry import NO_SCOPES
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -34,6 +35,7 @@ class Function:
 
     listed: Any
     scopes = NO_SCOPES  # what a principal needs to use it, and to know of it
+    timeout: float | None = None
     number: int  # its place in the order in which its kind was added
 
     def __init__(self, function: schema.Function, kind: str, name: str, **options: Any) -> None:
@@ -56,16 +58,24 @@ class Function:
                 raise TypeError(f"{self.label}: argument {name!r} comes as a string; use str, an Enum or a Literal")
 
     def call(self, request: Request, arguments: dict[str, Any]) -> Awaitable[Any]:
-        """What runs it, when it is awaited; `arguments` may be changed. Not async itself: that is a frame a call."""
+        """What runs it, for as long as it may take, when it is awaited; `arguments` may be changed. Raises TimedOut.
+
+        Not async itself: that is a frame a call.
+        """
         if self.parameters.injected_name is not None:
             arguments[self.parameters.injected_name] = Context(request)
-        if self._is_async:
-            return self.parameters.call(**arguments)  # type: ignore[no-any-return]
-        return self._call_in_thread(request.server, arguments)
+        calling = self.parameters.call(**arguments) if self._is_async else self._in_thread(request.server, arguments)
+        timeout = self.timeout or request.server.limits.timeout
+        return calling if timeout is None else self._in_time(calling, timeout)
 
-    async def _call_in_thread(self, server: Server, arguments: dict[str, Any]) -> Any:
+    async def _in_thread(self, server: Server, arguments: dict[str, Any]) -> Any:
         value = await server.threads.run(partial(self.parameters.call, **arguments))
         return await value if inspect.isawaitable(value) else value
+
+    async def _in_time(self, calling: Awaitable[Any], timeout: float) -> Any:
+        with trio.move_on_after(timeout):
+            return await calling
+        raise TimedOut(f"{self.name} took longer than {timeout:g} s and was stopped")
 
 
 def described(kind: type[model.Model], function: schema.Function, **given: Any) -> Json:
@@ -89,31 +99,31 @@ class ServerTool(Function):
         function: schema.Function,
         *,
         timeout: float | None = None,
+        rate: str | None = None,
+        max_in_flight: int | None = None,
+        max_result: int | None = None,
         scopes: frozenset[str] = NO_SCOPES,
         **listed: Any,
     ) -> None:
+        limits = {"timeout": timeout, "rate": rate, "max_in_flight": max_in_flight, "max_result": max_result}
+        must_be_limits("server.tool", **limits)
         listed = described(model.Tool, function, **listed)
         if not _NAME.fullmatch(listed["name"]):
             raise ValueError(f"tool name {listed['name']!r}: 1 to 128 of the characters A-Z a-z 0-9 _ - . are wanted")
         super().__init__(function, "tool", listed["name"], input_schema=listed.get("input_schema"))
         output_schema, content = listed.get("output_schema"), (*CONTENT_TYPES, ToolResult)
         self._returned = schema.Returned(function, output_schema=output_schema, content=content)
-        self._timeout = timeout
+        self.timeout, self.max_in_flight, self.max_result = timeout, max_in_flight, max_result
+        self.rate = read_rate(rate) if rate else None
+        self.is_limited = rate is not None or max_in_flight is not None
         self.scopes = scopes
         listed |= {"input_schema": self.parameters.schema, "output_schema": self._returned.schema}
         self.listed = model.Tool(**listed)
 
     async def run(self, request: Request, raw: bytes) -> str | ToolResult:
         """Call it with arguments as they came: one plain text, or a result. Raises InvalidArguments."""
-        arguments, timeout = self.parameters.decode(raw), self._timeout or request.server.timeout
-        calling = self.call(request, arguments)
-        value = await (calling if timeout is None else self._in_time(calling, timeout))
+        value = await self.call(request, self.parameters.decode(raw))
         return value if type(value) is str and self._returned.schema is None else self._result(value)
-
-    async def _in_time(self, calling: Awaitable[Any], timeout: float) -> Any:
-        with trio.move_on_after(timeout):
-            return await calling
-        raise ToolError(f"{self.name} took longer than {timeout:g} s and was stopped")
 
     def _result(self, value: Any) -> ToolResult:
         """Any value that a function returns, as a result."""

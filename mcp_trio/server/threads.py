@@ -10,6 +10,8 @@ import outcome
 import trio
 from msgspec import Struct
 
+from .limits import busy
+
 # How many functions may block at a time.
 MOST = 64
 # Seconds after which a thread that has nothing to do ends.
@@ -32,7 +34,8 @@ class Threads:
     of what it costs.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most  # calls, those among them that nobody waits for any more
         self._token = trio.lowlevel.current_trio_token()
         self._limiter = trio.CapacityLimiter(MOST)
         self._jobs: SimpleQueue[Job] = SimpleQueue()
@@ -41,7 +44,12 @@ class Threads:
         self._number = self._under_way = 0  # of threads, of calls
 
     async def run(self, call: Callable[[], Any]) -> Any:
-        """What a call returns. It cannot be stopped: on cancellation it is left to end by itself."""
+        """What a call returns. It cannot be stopped: on cancellation it is left to end by itself.
+
+        Raises TooManyCalls where too many are left so, or wait.
+        """
+        if self._under_way >= self._most:
+            raise busy(self._most, "blocking calls")
         job = Job(call, trio.lowlevel.current_task(), copy_context())
         self._under_way += 1
         self._jobs.put(job)

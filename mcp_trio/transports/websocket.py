@@ -125,7 +125,13 @@ class _Frames(trio.abc.Stream):
 
 
 async def serve_websocket(
-    server: Server, stream: trio.abc.Stream, head: bytes, stopping: trio.Event, principal: "Principal | None" = None
+    server: Server,
+    stream: trio.abc.Stream,
+    head: bytes,
+    stopping: trio.Event,
+    principal: "Principal | None" = None,
+    *,
+    address: str = "",
 ) -> None:
     """Serve one client whose request to upgrade was read, and allowed, already; close the stream in the end.
 
@@ -145,7 +151,7 @@ async def serve_websocket(
                         conversation.start_soon(after, stopping, frames.incoming.close)
                         if principal is not None and principal.expires is not None:
                             conversation.start_soon(_expire, principal, frames, conversation.cancel_scope)
-                        await converse(server, QueuedWire(frames.incoming, frames), principal)
+                        await converse(server, QueuedWire(frames.incoming, frames), principal, address=address)
                     conversation.cancel_scope.cancel()
             finally:
                 frames.close()

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, get_args
 from msgspec import UNSET, Struct
 
 from .. import errors, model, params
+from ..clean import clean
 from ..jsonrpc import encode, encode_notification
 from ..model import Json
 
@@ -18,7 +19,7 @@ LEVELS: tuple[str, ...] = get_args(params.LogLevel)
 # The methods that a client may call and may tell of, those that the server may ask and may tell of; and the
 # capabilities that the server may have.
 LISTS = ("requests", "notifications", "asks", "tells", "capabilities")
-_MARK = "\x1fthe text\x1f"
+_MARK = "\ue000the text\ue000"
 
 
 class Table(dict[type | str, frozenset[str]]):
@@ -88,7 +89,7 @@ class Revision:
         if isinstance(value, list):
             return [self.shape(item) for item in value]
         if not isinstance(value, Struct):
-            return value
+            return clean(value) if isinstance(value, str) else value
         if isinstance(value, model.CONTENT_TYPES) and type(value) not in self.table:
             value = _described(value)
         tag = value.__struct_config__.tag
@@ -133,7 +134,7 @@ class Revision:
 
     def error(self, error: errors.ProtocolError) -> Json:
         """The error object of an error response."""
-        shaped: Json = {"code": self.kind_of(error).code, "message": error.message}
+        shaped: Json = {"code": self.kind_of(error).code, "message": clean(error.message)}
         return shaped if error.data is None else {**shaped, "data": error.data}
 
     def kind_of(self, error: errors.ProtocolError) -> type[errors.ProtocolError]:
@@ -144,7 +145,7 @@ class Revision:
 
     def encode_text(self, text: str) -> bytes:
         """The result of a tool that answers one plain text, as most do: everything but the text is ready."""
-        return b"%b%b%b" % (self._before_text, encode(text), self._after_text)
+        return b"%b%b%b" % (self._before_text, encode(text if text.isprintable() else clean(text)), self._after_text)
 
     def notification(self, method: str, params: Json) -> bytes | None:
         """A notification to the client, or None where the revision has none of the kind."""

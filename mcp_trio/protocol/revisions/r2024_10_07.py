@@ -2,6 +2,7 @@
 
 from msgspec import UNSET
 
+from ..clean import clean
 from ..errors import InvalidParams, ProtocolError
 from ..model import Json, ToolResult
 from .base import Revision, Table
@@ -52,6 +53,6 @@ class R2024_10_07(Revision):
     def error(self, error: ProtocolError) -> Json:
         shaped = super().error(error)
         if shaped["code"] == InvalidParams.code:
-            reason = error.reason.removeprefix("Invalid params: ")
+            reason = clean(error.reason).removeprefix("Invalid params: ")
             return {**shaped, "message": "Invalid params", "data": {"reason": reason}}
         return shaped

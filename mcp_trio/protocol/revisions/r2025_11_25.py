@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from ..errors import InternalError, InvalidArguments, UrlElicitationRequired
+from ..errors import InternalError, InvalidArguments, TooManyCalls, UrlElicitationRequired
 from .r2025_06_18 import R2025_06_18
 
 
@@ -21,5 +21,5 @@ class R2025_11_25(R2025_06_18):
         sampling/createMessage: tools toolChoice
     """)
     codes_of: ClassVar = {key: kind for key, kind in R2025_06_18.codes_of.items() if key is not UrlElicitationRequired}
-    tool_failures = frozenset({InternalError, InvalidArguments})
+    tool_failures = frozenset({InternalError, InvalidArguments, TooManyCalls})
     errors_without_id = True

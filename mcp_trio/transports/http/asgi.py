@@ -14,6 +14,7 @@ import trio
 
 from ...protocol.jsonrpc import MAX_MESSAGE
 from ...server.app import Server
+from ...server.limits import network
 from .endpoint import TOO_LARGE, TOO_SLOW, Fields, Head, Headers, Reply, refusal
 from .service import LAST_WORDS, Exchange, Feed, Service
 
@@ -69,7 +70,8 @@ class Application:
         body = body or await _body(head.headers, receive)
         if body is None:
             return
-        refused = isinstance(body, Reply)
+        if refused := isinstance(body, Reply):
+            self.service.note_refusal(head, body)
         async with trio.open_nursery() as nursery:
             with trio.CancelScope() as request:  # entered before the request begins, which may enter its own
                 answer = body if isinstance(body, Reply) else self.service.answer(head, body)
@@ -124,7 +126,8 @@ def _head(scope: Any) -> Head:
     path = scope["path"].encode().replace(b"?", b"%3F")  # it is decoded
     target = path + (b"?" + scope["query_string"] if scope["query_string"] else b"")
     local, scheme = (scope.get("server") or ("",))[0], scope.get("scheme", "http")
-    return Head(scope["method"].encode(), target, headers, local, scheme=scheme)
+    peer = network((scope.get("client") or ("unknown",))[0])
+    return Head(scope["method"].encode(), target, headers, local, scheme=scheme, peer=peer)
 
 
 async def _body(headers: Headers, receive: Any) -> bytes | Reply | None:

@@ -50,6 +50,7 @@ class Head(msgspec.Struct):
     route: str = ""  # filled in when it is admitted
     query: bytes = b""
     scheme: str = "http"
+    peer: str = "unknown"  # the address that it came from
     token: str = ""  # filled in when it is admitted, where access is controlled
     principal: "Principal | None" = None  # filled in when the token is verified
 

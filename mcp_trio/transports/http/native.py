@@ -15,6 +15,7 @@ import trio
 from msgspec import Struct
 
 from ...server.app import Server
+from ...server.limits import network
 from ..outbox import GONE, let_go
 from .endpoint import MCP, METADATA, TOO_SLOW, Fields, Head, Reply, refusal
 from .parsing import BODY, HEAD, IDLE, Parsed, RequestParser
@@ -36,7 +37,7 @@ LOST = (*GONE, OSError, trio.BusyResourceError)
 
 WEBSOCKET_WANTED = ((b"Upgrade", b"websocket"), (b"Connection", b"Upgrade"))
 
-Upgrade = Callable[..., Awaitable[None]]  # of a stream, the head that was read, and the principal
+Upgrade = Callable[..., Awaitable[None]]  # of a stream, the head that was read, the principal, the client's address
 
 
 class Connection:
@@ -45,14 +46,14 @@ class Connection:
     It is served by one task at a time, and by one more while a request waits.
     """
 
-    def __init__(self, host: "Host", accepted: socket, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, host: "Host", accepted: socket, peer: str, tls: ssl.SSLContext | None) -> None:
         self.due = trio.current_time() + PATIENCE[HEAD]  # when it has taken too long
         self._host = host
         self._socket = accepted
         self._tcp = trio.SocketStream(trio.socket.from_stdlib_socket(accepted))
         self._tls = trio.SSLStream(self._tcp, tls, server_side=True, https_compatible=True) if tls else None
         admit = self._admit_by_tls if tls else host.service.admit
-        self._parser = RequestParser(admit, accepted.getsockname()[0])
+        self._parser = RequestParser(admit, accepted.getsockname()[0], network(peer))
         self._out: list[bytes] = []
         self._open = True  # whether there will be another request
         self._backlog = bytearray()
@@ -105,6 +106,8 @@ class Connection:
                 if parsed.upgrade and parsed.refused is None:
                     await self._upgrade(parsed)
                     continue
+                if parsed.refused is not None:
+                    self._host.service.note_refusal(parsed, parsed.refused)
                 answer = parsed.refused or self._host.service.answer(parsed, bytes(parsed.body))
                 if isinstance(answer, Reply):
                     self._put(answer, parsed)
@@ -198,7 +201,8 @@ class Connection:
             return
         await self._flush()
         self._open, self.due = False, inf
-        await take(self._tls or self._tcp, parsed.encoded() + self._parser.rest, principal=parsed.principal)
+        head = parsed.encoded() + self._parser.rest
+        await take(self._tls or self._tcp, head, principal=parsed.principal, address=parsed.peer)
 
     # Bytes
 
@@ -264,7 +268,8 @@ class Host(Struct, eq=False):
             while True:
                 await trio.lowlevel.wait_readable(listener)
                 try:
-                    connection = Connection(self, listener.accept()[0], tls)
+                    accepted, peer = listener.accept()
+                    connection = Connection(self, accepted, peer[0], tls)
                 except OSError as problem:  # the client is gone already, or descriptors have run out
                     log.debug("a connection could not be accepted: %s", problem)
                     await trio.sleep(0.01)

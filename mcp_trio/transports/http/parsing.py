@@ -38,10 +38,11 @@ class Parsed(Head):
 class RequestParser:
     """Takes a connection's bytes; requests come to `requests`, whole, or refused as the last that is read."""
 
-    def __init__(self, admit: Callable[[Head], Reply | None], local: str) -> None:
+    def __init__(self, admit: Callable[[Head], Reply | None], local: str, peer: str = "unknown") -> None:
         self._parser = HttpRequestParser(self)
         self._admit = admit
         self._local = local
+        self._peer = peer
         self.requests: deque[Parsed] = deque()
         self.stage = IDLE
         self.stage_began = False  # is set whenever a stage begins
@@ -54,7 +55,7 @@ class RequestParser:
 
     def _prepare(self) -> None:
         """Be ready for the next request."""
-        self._current = Parsed(b"", b"", {}, self._local)
+        self._current = Parsed(b"", b"", {}, self._local, peer=self._peer)
         self._coming = 0  # bytes since the last of a body, or since the last request: of a head, or of what is no body
 
     def feed(self, data: bytes) -> None:

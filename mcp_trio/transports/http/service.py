@@ -6,7 +6,7 @@ import secrets
 from collections.abc import AsyncIterator, Sized
 from contextlib import asynccontextmanager
 from functools import lru_cache
-from math import inf
+from math import ceil, inf
 from time import perf_counter
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from ...protocol.session import Answer, Batch, Call, Refusal
 from ...server.access import Principal, stands_in
 from ...server.app import Server
 from ...server.dispatch import Conversation, Request, Rest, Work, converse
+from ...server.journal import SLOW
 from ...server.offers import ServerTool
 from ..outbox import Outbox, QueuedWire
 from . import bearer, endpoint, sse
@@ -30,6 +31,8 @@ from .streams import HttpSession, Sessions, Stream
 LAST_WORDS = 0.5
 # Seconds after which a stream that is silent says a comment.
 HEARTBEAT = 15.0
+# What clients that mean well are answered too, and what is not worth a line in the log.
+ORDINARY = frozenset({404, 405, 406, 415})
 
 
 class Feed(msgspec.Struct, eq=False):
@@ -161,7 +164,10 @@ class Exchange:
         request, self._request = self._request, None  # no circle, so that its memory is free at once
         method, error = (request.call.method, request.error) if request else ("other", None)
         outcome = "cancelled" if message is None else "error" if error else "ok"
-        self._service.metrics.count(method, outcome, perf_counter() - self._started)
+        seconds = perf_counter() - self._started
+        self._service.metrics.count(method, outcome, seconds)
+        if seconds > SLOW and request and self._rest is None:  # it has held up all others
+            self._service.server.journal.took(request, seconds)
         # An error says what it is by its status, and a new session is named in the head: they are no streams.
         prefers = self._accepted.prefers_stream and not error and method != "initialize"
         if self._stream is not None or (self._accepted.stream if message is None else prefers):
@@ -185,6 +191,7 @@ class LegacyFeed(Feed, kw_only=True):
     """The stream of one GET: first it says where to post to. Its conversation ends with it."""
 
     inbox: Outbox
+    address: str
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -200,7 +207,8 @@ class LegacyFeed(Feed, kw_only=True):
             del feeds[b"session=" + id]
 
     async def _converse(self) -> None:
-        await converse(self.service.server, QueuedWire(self.inbox, self.stream), self.principal)
+        wire = QueuedWire(self.inbox, self.stream)
+        await converse(self.service.server, wire, self.principal, address=self.address)
         self.stream.close()
 
 
@@ -236,6 +244,9 @@ class Service:
     def admit(self, head: Head) -> Reply | None:
         """Look at a head before there is a body: the refusal, where it need not come."""
         head.route, reply = self._routes.find(head) or "", None
+        if self.server.keeper.rate and (reply := self._flood(head)):
+            self.metrics.refused[reply.status] += 1
+            return reply
         if not head.route:
             reply = refusal(404, "Nothing is served under this path")
         elif head.route == endpoint.HEALTH or (reply := self.guard.check(head)) is None:  # probes come by any name
@@ -254,13 +265,25 @@ class Service:
             self.metrics.refused[reply.status] += 1
         return reply
 
+    def _flood(self, head: Head) -> Reply | None:
+        """The refusal of what comes far too often, whatever it is."""
+        if head.route == endpoint.HEALTH or not (wait := self.server.keeper.flood(head.peer)):
+            return None
+        retry_after = ((b"Retry-After", b"%d" % ceil(wait)),)
+        return refusal(429, f"Too many requests; try again in {ceil(wait)} s", retry_after)
+
+    def note_refusal(self, head: Head, reply: Reply) -> None:
+        """Put a line into the log for who was not let in; a host calls this where `admit`, or a body, is refused."""
+        if reply.status >= 400 and reply.status not in ORDINARY:
+            self.server.journal.turned_away(head.peer, reply.status, reply.body)
+
     def answer(self, head: Head, body: bytes) -> Reply | Exchange | Feed:
         """Answer a request that was admitted. An exchange has begun, in this task, and waits."""
         try:
             if head.route == endpoint.MCP:
                 return self._post(head, body) if head.method == b"POST" else self._get_or_delete(head)
             if head.route == endpoint.SSE:
-                return LegacyFeed(self, Stream(), principal=head.principal, inbox=Outbox())
+                return LegacyFeed(self, Stream(), principal=head.principal, inbox=Outbox(), address=head.peer)
             if head.route == endpoint.MESSAGES:
                 return post_legacy(self.legacy_feeds, head, body)
             if head.route == endpoint.METADATA:
@@ -310,6 +333,7 @@ class Service:
         else:  # nothing but this message; it may open a session
             conversation = HttpSession(self.server, stated)
             conversation.principal = head.principal
+        conversation.address = head.peer
         event = conversation.session.receive(body)
         revision = conversation.session.revision or stated  # of what initialize has opened too
         if isinstance(event, Refusal):

@@ -159,6 +159,11 @@ class HttpSession(Conversation):
         return self.channel
 
     @property
+    def lasts(self) -> bool:  # type: ignore[override]
+        """Whether it is a session; else nothing but one message."""
+        return bool(self.id)
+
+    @property
     def is_busy(self) -> bool:
         """Whether a request is under way in it, or a stream is read."""
         return bool(self.waiting) or any(stream.readers for stream in (self.channel, *self._streams.values()))
