@@ -1,17 +1,24 @@
 """Tokens in a file, and the command that makes them."""
 
 import os
+import subprocess
+import sys
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from access_sites import guarded, make_server
+import trio
+from access_sites import HOSTS, Bearer, guarded, make_server
+from http_wire import Site
 from trio.testing import MockClock
 
+import mcp_trio
 from mcp_trio import Access, Principal, Server, token_file
 from mcp_trio.cli import main
 from mcp_trio.cli_access import let_in
 from mcp_trio.loading import Problem
+
+ROOT = Path(mcp_trio.__file__).parents[1]
 
 
 def digest(token: str) -> str:
@@ -151,6 +158,39 @@ def test_the_flag_ends_with_one_line_where_the_file_cannot_be_used(
     assert main(["run", "--http", "0"]) == 2
     wanted = f"mcp-trio: --token-file: {path}, line 1: NAME SHA256-HEX [SCOPE,SCOPE] is wanted\n"
     assert capfd.readouterr().err == wanted
+
+
+SERVER = """
+from mcp_trio import Context, Server
+server = Server("of a process")
+
+@server.tool(scopes={"admin"})
+async def purge(context: Context) -> str:
+    return f"purged by {context.principal.name}"
+"""
+
+
+def started(folder: Path, *words: str) -> subprocess.Popen[str]:
+    command, environment = [sys.executable, "-m", "mcp_trio", *words], {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("host", HOSTS)
+async def test_a_process_lets_those_in_whose_tokens_the_flag_names(path: Path, host: str) -> None:
+    path.with_name("server.py").write_text(SERVER)
+    words = ["run", "server.py", "--http", "0", "--http-engine", host, "--token-file", str(written(path, ALICE, BOB))]
+    with started(path.parent, *words) as process:
+        assert process.stderr
+        said = await trio.to_thread.run_sync(process.stderr.readline)
+        site = Site(Server("elsewhere"), int(said.rpartition(":")[2].partition("/")[0]), trio.Event())
+        allowed = await Bearer(site, "one").modern("tools/call", {"name": "purge"})
+        assert allowed.json["result"]["content"][0]["text"] == "purged by alice"
+        assert (await Bearer(site, "two").modern("tools/call", {"name": "purge"})).json["error"]["code"] == -32602
+        assert (await Bearer(site, "three").modern("tools/list")).status == 401
+        process.terminate()
+        assert process.stderr.read() == ""
+    assert process.returncode == 0
 
 
 async def test_the_flag_takes_the_place_of_the_servers_verifier_and_leaves_the_rest(path: Path) -> None:

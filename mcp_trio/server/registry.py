@@ -62,7 +62,8 @@ class Registry(dict[str, T]):
 
     def find(self, name: str, principal: "Principal | None" = None) -> T:
         """The same. Raises InvalidParams where there is none."""
-        if (item := self.get_for(principal, name)) is None:
+        item = self.get(name)
+        if item is None or (item.scopes and self.get_for(principal, name) is None):
             raise InvalidParams(f"Unknown {self._kind}: {name}")
         return item
 
