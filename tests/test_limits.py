@@ -457,6 +457,32 @@ async def test_a_body_of_a_flood_is_not_waited_for() -> None:
             assert (await wire.response()).status == 429
 
 
+async def test_an_asgi_host_says_who_comes_too(caplog: pytest.LogCaptureFixture) -> None:
+    server = demo_like(rate="1/h")
+    application = server.asgi()
+
+    async def get(address: str) -> Json:
+        sent: list[Json] = []
+
+        async def receive() -> Json:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: Json) -> None:
+            sent.append(message)
+
+        about = {"type": "http", "http_version": "1.1", "method": "GET", "path": "/metrics", "query_string": b""}
+        about |= {"headers": [(b"host", b"localhost")], "server": ("localhost", 80), "client": (address, 1)}
+        await application(about, receive, send)
+        return sent[0]
+
+    async with server.running():
+        assert [(await get("192.0.2.1"))["status"] for _ in range(20)] == [200] * 20
+        refused = await get("192.0.2.1")
+        assert (refused["status"], dict(refused["headers"])[b"retry-after"]) == (429, b"180")
+        assert (await get("192.0.2.2"))["status"] == 200
+    assert "refused: 192.0.2.1 (429): Too many requests; try again in 180 s" in caplog.text
+
+
 async def test_without_a_rate_there_is_no_flood() -> None:
     async with site(demo_like()) as there:
         assert {response.status for response in await flood(there, "/metrics", 500)} == {200}

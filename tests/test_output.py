@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 from checked import ALL, Json, asking, call, connect, opened
+from hypothesis import given, settings, strategies
 
 from mcp_trio import (
     Audio,
@@ -76,6 +77,15 @@ def test_a_text_is_cleaned(text: str, cleaned: str) -> None:
     assert clean(text) == cleaned
     assert clean("x" * 2000 + text) == "x" * 2000 + cleaned
     assert clean(cleaned) == cleaned
+
+
+@given(strategies.text("\x1b[]P^\\0;m \x07\n\r\x00\x7f\x9b\x9d\x9c\xe9", max_size=40))
+@settings(max_examples=200, deadline=None)
+def test_whatever_is_cleaned_has_nothing_left_to_obey(text: str) -> None:
+    cleaned = clean(text)
+    assert not any(character in cleaned for character in "\x1b\x07\x00\x7f\x9b\x9d\x9c")
+    assert clean(cleaned) == cleaned
+    assert cleaned.count("\n") == text.count("\n")  # no sequence swallows a line
 
 
 @pytest.mark.parametrize(
