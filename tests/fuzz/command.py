@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import logging
 import time
+import traceback
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
 from .parsers import PARSERS
@@ -30,6 +31,8 @@ def run(name: str, inputs: int, seed: int) -> tuple[int, str]:
         return (run_parser(name, inputs, seed, say) if name in PARSERS else SERVERS[name][1](inputs, seed, say)), ""
     except Found as found:
         return 0, str(found)
+    except Exception as problem:  # of the server, or of its client: the other targets go on
+        return 0, "".join(traceback.format_exception(problem))[-3_000:]
 
 
 def main() -> int:
@@ -42,9 +45,7 @@ def main() -> int:
     if unknown := set(options.targets) - TARGETS.keys():
         parser.error(f"there is no target {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
     # Those that take longest first, so that both cores are done at about the same time.
-    names = sorted(
-        options.targets or TARGETS, key=["http-server", "websocket", "http", "jsonrpc"].__contains__, reverse=True
-    )
+    names = sorted(options.targets or TARGETS, key=LONGEST.__contains__, reverse=True)
     begun, total, wrong = time.monotonic(), 0, []
     with ProcessPoolExecutor(CORES) as pool:
         jobs = {pool.submit(run, name, options.inputs or TARGETS[name], options.seed): name for name in names}
