@@ -10,7 +10,9 @@ import trio
 
 from mcp_trio import Context, Server
 from mcp_trio.client_sse import Event, Parser
+from mcp_trio.transports.http.asgi import serve_hypercorn
 from mcp_trio.transports.http.native import serve_http
+from mcp_trio.transports.websocket import serve_websocket
 
 VENDOR = "io.modelcontextprotocol/"
 MODERN = {f"{VENDOR}protocolVersion": "2026-07-28", f"{VENDOR}clientCapabilities": {}}
@@ -183,6 +185,24 @@ async def site(server: Server, **options: Any) -> AsyncIterator[Site]:
     stopping = trio.Event()
     async with server.running(), trio.open_nursery() as nursery:
         start = partial(serve_http, server, "127.0.0.1", 0, stopping=stopping, **options)
+        ((_, port),) = await nursery.start(start)
+        yield Site(server, port, stopping)
+        nursery.cancel_scope.cancel()
+
+
+HOSTS = ["native", "hypercorn"]
+
+
+@asynccontextmanager
+async def site_on(host: str, server: Server, **options: Any) -> AsyncIterator[Site]:
+    """The same on either host, the native one with WebSockets as `serve` has them."""
+    stopping = trio.Event()
+    if host == "native":
+        upgrade = partial(serve_websocket, server, stopping=stopping)
+        start = partial(serve_http, server, "127.0.0.1", 0, stopping=stopping, upgrade=upgrade, **options)
+    else:
+        start = partial(serve_hypercorn, server, "127.0.0.1", 0, stopping=stopping, **options)
+    async with server.running(), trio.open_nursery() as nursery:
         ((_, port),) = await nursery.start(start)
         yield Site(server, port, stopping)
         nursery.cancel_scope.cancel()

@@ -111,16 +111,6 @@ async def test_a_megabyte_each_way() -> None:
         assert response.json["result"]["content"][0]["text"] == text
 
 
-async def test_a_hundred_clients_with_one_id_get_their_own_replies() -> None:
-    async def one(number: int) -> None:
-        arguments = {"name": "echo", "arguments": {"text": str(number)}}
-        assert (await there.modern("tools/call", arguments)).json["result"]["content"][0]["text"] == str(number)
-
-    async with site(make_server()) as there, trio.open_nursery() as nursery:
-        for number in range(100):
-            nursery.start_soon(one, number)
-
-
 @pytest.mark.parametrize(
     ("method", "path", "headers", "status"),
     [

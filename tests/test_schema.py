@@ -335,6 +335,8 @@ def test_numbers_keep_their_digits_where_another_argument_is_written_as_1_0():
         (datetime.date, '"soon"', "$.x: invalid RFC3339 encoded date"),
         (set, "[[]]", "$: unhashable type: 'list'"),
         (int, "1e999999999", "$.x: number out of range"),
+        (int, f"1e{10**30}", "$[...]: number out of range"),
+        (str, f"-1e-{10**30}", "$[...]: number out of range"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_its_path(annotation: Any, raw: str, reason: str):

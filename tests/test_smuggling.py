@@ -6,21 +6,18 @@ the canary its own response. In some cases a call to a tool is hidden; it must n
 """
 
 import json
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
-from functools import partial
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import NamedTuple
 
 import pytest
 import trio
-from http_wire import MODERN, Response, Site, Wire, make_server, message, modern_headers, request
+from http_wire import HOSTS, MODERN, Response, Site, Wire, make_server, message, modern_headers, request, site_on
 
+from mcp_trio import Server
 from mcp_trio.transports.http import asgi
-from mcp_trio.transports.http.asgi import serve_hypercorn
 from mcp_trio.transports.http.endpoint import Head, Reply
-from mcp_trio.transports.http.native import serve_http
 from mcp_trio.transports.http.parsing import RequestParser
-from mcp_trio.transports.websocket import serve_websocket
 
 LIST = message("tools/list", {"_meta": MODERN})
 BODY = json.dumps(LIST).encode()
@@ -367,24 +364,16 @@ def said(response: Response) -> str:
     return str(response.status)
 
 
-@asynccontextmanager
-async def site(host: str, called: list[str]) -> AsyncIterator[Site]:
-    server, stopping = make_server(), trio.Event()
+def tempting(called: list[str]) -> Server:
+    """A server with the tool that is never to be called."""
+    server = make_server()
 
     @server.tool
     async def smuggled() -> str:
         called.append("smuggled")
         return "in"
 
-    async with server.running(), trio.open_nursery() as nursery:
-        if host == "native":
-            upgrade = partial(serve_websocket, server, stopping=stopping)
-            start = partial(serve_http, server, "127.0.0.1", 0, stopping=stopping, upgrade=upgrade)
-        else:
-            start = partial(serve_hypercorn, server, "127.0.0.1", 0, stopping=stopping)
-        ((_, port),) = await nursery.start(start)
-        yield Site(server, port, stopping)
-        nursery.cancel_scope.cancel()
+    return server
 
 
 async def answers(there: Site, data: bytes) -> list[str]:
@@ -413,14 +402,14 @@ def is_refusal(words: list[str], host: str) -> bool:
     return (len(words) == 1 and words[0] in REFUSALS) or (words == [] and host == "hypercorn")
 
 
-@pytest.mark.parametrize("host", ["native", "hypercorn"])
+@pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("name", CASES)
 async def test_a_stream_has_one_reading(name: str, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asgi, "BODY_TIME", 0.3)  # for those whose body never comes
     monkeypatch.setattr(asgi, "LINGER_TIME", 0.1)
     case, called = CASES[name], list[str]()
     owed = case.hypercorn if host == "hypercorn" and case.hypercorn is not None else case.owed
-    async with site(host, called) as there:
+    async with site_on(host, tempting(called)) as there:
         words = await answers(there, case.data + CANARY)
         assert (await there.send("GET", "/healthz")).status == 200  # it harms nobody else
     assert called == []

@@ -10,7 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from types import GenericAlias, SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -276,7 +276,10 @@ def _members(annotation: Any, *origins: Any) -> list[Any]:
 
 
 def _whole(text: str) -> int | Decimal:
-    return int(Decimal(text)) if float(text).is_integer() else Decimal(text)
+    try:
+        return int(Decimal(text)) if float(text).is_integer() else Decimal(text)
+    except InvalidOperation:
+        raise ValueError("number out of range") from None
 
 
 _whole_decode = msgspec.json.Decoder(float_hook=_whole).decode

@@ -24,6 +24,8 @@ log = logging.getLogger("mcp_trio")
 BODY_TIME, LINGER_TIME = 60.0, 1.0
 VERSIONS = ("1.0", "1.1", "2", "3")
 CLOSE = ((b"Connection", b"close"),)
+# RFC 9112, section 6.1: what comes behind it may be a request, or not
+TWO_ENDS = refusal(400, "Bad request: Content-Length and Transfer-Encoding exclude each other", CLOSE)
 
 
 class Application:
@@ -70,8 +72,9 @@ class Application:
         body = body or await _body(head.headers, receive)
         if body is None:
             return
-        if refused := isinstance(body, Reply):
+        if isinstance(body, Reply):
             self.service.note_refusal(head, body)
+        refused = isinstance(body, Reply) and body is not TWO_ENDS
         async with trio.open_nursery() as nursery:
             with trio.CancelScope() as request:  # entered before the request begins, which may enter its own
                 answer = body if isinstance(body, Reply) else self.service.answer(head, body)
@@ -132,9 +135,6 @@ def _head(scope: Any) -> Head:
 
 async def _body(headers: Headers, receive: Any) -> bytes | Reply | None:
     """The body, or what is wrong with it; None where the client has gone."""
-    if b"content-length" in headers and b"transfer-encoding" in headers:
-        # RFC 9112, section 6.1: what comes behind it may be a request, or not
-        return refusal(400, "Bad request: Content-Length and Transfer-Encoding exclude each other", CLOSE)
     declared, body = int(headers.get(b"content-length", 0)), bytearray()
     with trio.move_on_after(BODY_TIME):
         while max(declared, len(body)) <= MAX_MESSAGE:
@@ -143,7 +143,8 @@ async def _body(headers: Headers, receive: Any) -> bytes | Reply | None:
                 return None
             body += message.get("body", b"")
             if not message.get("more_body"):
-                return bytes(body)
+                # Only now: hypercorn closes without the reply where that is before the body
+                return TWO_ENDS if {b"content-length", b"transfer-encoding"} <= headers.keys() else bytes(body)
         return TOO_LARGE
     return TOO_SLOW
 

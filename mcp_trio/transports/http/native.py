@@ -1,5 +1,6 @@
 """HTTP/1.1 straight on trio."""
 
+import errno
 import logging
 import ssl
 from collections.abc import Awaitable, Callable
@@ -35,6 +36,11 @@ MAX_BACKLOG = 256 * 1024
 # What sending raises when the client is gone, or the connection was closed on our side.
 LOST = (*GONE, OSError, trio.BusyResourceError)
 
+# Connections at once, and how many end to make room: those that have waited longest for their clients.
+MOST_CONNECTIONS, ROOM = 10_000, 100
+# What the system says where it can hold no more.
+NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
 WEBSOCKET_WANTED = ((b"Upgrade", b"websocket"), (b"Connection", b"Upgrade"))
 
 Upgrade = Callable[..., Awaitable[None]]  # of a stream, the head that was read, the principal, the client's address
@@ -47,7 +53,8 @@ class Connection:
     """
 
     def __init__(self, host: "Host", accepted: socket, peer: str, tls: ssl.SSLContext | None) -> None:
-        self.due = trio.current_time() + PATIENCE[HEAD]  # when it has taken too long
+        self.since = trio.current_time()  # what it waits for, it has waited for since then
+        self.due = self.since + PATIENCE[HEAD]  # when it has taken too long
         self._host = host
         self._socket = accepted
         self._tcp = trio.SocketStream(trio.socket.from_stdlib_socket(accepted))
@@ -147,7 +154,8 @@ class Connection:
             data, self._backlog = bytes(self._backlog), bytearray()
         else:
             if parser.stage_began or self.due == inf:
-                self.due = self._host.now + PATIENCE[parser.stage]
+                self.since = self._host.now
+                self.due = self.since + PATIENCE[parser.stage]
                 parser.stage_began = False
             data = await self._read()
         if data:
@@ -267,15 +275,24 @@ class Host(Struct, eq=False):
         with listener:
             while True:
                 await trio.lowlevel.wait_readable(listener)
+                while len(self.connections) >= MOST_CONNECTIONS:
+                    await self.make_room(ROOM)
                 try:
                     accepted, peer = listener.accept()
                     connection = Connection(self, accepted, peer[0], tls)
                 except OSError as problem:  # the client is gone already, or descriptors have run out
                     log.debug("a connection could not be accepted: %s", problem)
-                    await trio.sleep(0.01)
+                    await self.make_room(ROOM if problem.errno in NO_ROOM else 0)
                 else:
                     self.connections.add(connection)
                     self.nursery.start_soon(connection.run)
+
+    async def make_room(self, most: int) -> None:
+        """End so many connections on which nothing is done but to wait for the client, and give them a moment."""
+        waiting = sorted((one for one in self.connections if one.due != inf), key=lambda one: one.since)
+        for connection in waiting[:most]:
+            connection.wake()
+        await trio.sleep(0.01)
 
     async def keep_time(self) -> None:
         """Once a second: end what has taken too long."""

@@ -1,0 +1,448 @@
+"""What takes bytes from strangers without a server around it: each with what must hold of it for any input."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import trio
+import trio.testing
+from http_wire import HEADERS, MODERN, make_server, message, request
+from test_jsonschemas import DRAFTS
+from test_smuggling import CANARY, CASES
+from test_uri_templates import MATCHES
+from test_websocket import UPGRADE, masked
+
+from mcp_trio import Server
+from mcp_trio.client_sse import Parser
+from mcp_trio.protocol import jsonrpc
+from mcp_trio.protocol.errors import InvalidArguments
+from mcp_trio.protocol.session import Answer, Batch, Call, Notice, Refusal, Session
+from mcp_trio.server.ask import seal, unseal
+from mcp_trio.server.jsonschemas import Validator
+from mcp_trio.server.offers import UriTemplate
+from mcp_trio.server.schema import Parameters
+from mcp_trio.trace.format import BadTrace, read
+from mcp_trio.trace.picture import in_terminal
+from mcp_trio.transports.http import endpoint
+from mcp_trio.transports.http.endpoint import Head, Refused
+from mcp_trio.transports.http.parsing import RequestParser
+from mcp_trio.transports.http.service import Service
+from mcp_trio.transports.http.streams import HttpSession
+from mcp_trio.transports.lines import Lines
+from mcp_trio.transports.websocket import serve_websocket
+
+from .mutating import TRACES, Mutator, messages
+
+# Takes the mutator, gives what does one input.
+Target = Callable[[Mutator], Callable[[], object]]
+Read = tuple[bytes, bytes, dict[bytes, bytes], bytes, bool, bool]
+SECRET = b"what nobody else knows"
+
+
+# JSON-RPC
+
+
+def jsonrpc_messages() -> Mutator:
+    return Mutator("jsonrpc", messages(), is_json=True)
+
+
+def a_message(mutator: Mutator) -> Callable[[], object]:
+    """Any message is an event, or nothing; a refusal is a message in itself. It never raises."""
+    revisions = make_server().revisions
+    opening, stated = list(revisions.opening.values()), [None, None, *revisions.all]
+
+    def one() -> None:
+        choose = mutator.random.choice
+        session = Session(revisions, choose(stated), choose([None, *opening]))
+        event = session.receive(mutator.make())
+        assert event is None or isinstance(event, Call | Notice | Answer | Refusal | Batch)
+        for part in event.events if isinstance(event, Batch) else [event]:
+            if isinstance(part, Refusal):
+                refused = json.loads(part.data)
+                assert refused["error"]["code"] == part.error.code
+                assert refused["jsonrpc"] == "2.0"
+
+    return one
+
+
+def lines_of(mutator: Mutator) -> Callable[[], object]:
+    """The same lines, however they come."""
+
+    def one() -> None:
+        data = b"\n".join(mutator.make() for _ in range(mutator.random.randrange(4)))
+        whole, split = Lines(3_000), Lines(3_000)
+        wanted = [*whole.feed(data), *whole.end()]
+        found = [line for piece in mutator.pieces(data) for line in split.feed(piece)] + split.end()
+        assert found == wanted
+
+    return one
+
+
+# HTTP
+
+
+@cache
+def streams() -> list[bytes]:
+    bodies = [data for data in messages() if len(data) < 800][:200]
+    told = [request("POST", "/mcp", {**HEADERS, "MCP-Protocol-Version": "2026-07-28"}, body) for body in bodies]
+    return [*(case.data[:4_000] for case in CASES.values()), *told, CANARY, UPGRADE]
+
+
+WORDS = [
+    *(b"\r\n", b"\r", b"\n", b"\r\n\r\n", b" ", b"\t", b":", b",", b";", b"\0", b"\x0b", b"\xff", b"0\r\n\r\n"),
+    *(b"Content-Length: 5\r\n", b"Transfer-Encoding: chunked\r\n", b"chunked", b"Host: localhost\r\n", b"-", b"0x"),
+    *(b"Connection: Upgrade\r\nUpgrade: h2c\r\n", b"Upgrade: websocket\r\n", b"Connection: close\r\n", b"HTTP/1.0"),
+    *(b"Expect: 100-continue\r\n", b"9" * 25, b"ffffffffffffffff", b"GET /healthz HTTP/1.1\r\n", b"CONNECT ", b"HEAD "),
+]
+
+
+def http_streams() -> Mutator:
+    return Mutator("http", streams(), words=WORDS)
+
+
+def readings(admit: Any, pieces: list[bytes]) -> tuple[list[Read], int | None]:
+    """The requests of a stream, up to the first that is refused or ends the connection; and its status."""
+    parser, found = RequestParser(admit, "localhost"), list[Read]()
+    for piece in pieces:
+        parser.feed(piece)
+    for one in parser.requests:
+        if one.refused is not None:
+            return found, one.refused.status
+        assert one.route
+        found.append((one.method, one.target, one.headers, bytes(one.body), one.keeps_alive, one.upgrade))
+        if not one.keeps_alive:
+            break
+    return found, None
+
+
+def a_stream(mutator: Mutator) -> Callable[[], object]:
+    """One reading, whole or in pieces; nothing raises; what is let in has no second length."""
+    admit = Service(make_server()).admit
+
+    def one() -> None:
+        data = b"".join(mutator.make()[:8_000] for _ in range(mutator.random.choice([1, 1, 2, 3])))
+        wanted = readings(admit, [data])
+        pieces = mutator.pieces(data)
+        assert readings(admit, pieces) == wanted, pieces
+        for _, _, headers, _, _, _ in wanted[0]:
+            assert not {b"content-length", b"transfer-encoding"} <= headers.keys()
+            assert b"host" in headers or not headers
+
+    return one
+
+
+VALUES = [
+    *(
+        b"localhost",
+        b"[::1]:80",
+        b"127.0.0.1:1",
+        b"evil.example",
+        b"http://localhost",
+        b"https://evil.example:1",
+        b"null",
+    ),
+    *(b"=?base64?SGVsbG8=?=", b"=?base64??=", b"text", b"a\tb", "é".encode(), b"\xff", b"\0", b"application/json"),
+    *(b"application/json; charset=utf-8", b"text/event-stream;q=0", b"*/*", b"application/json, text/event-stream"),
+    *(b"2026-07-28", b"tools/call", b"get_weather", b"1", b"1.0", b"9" * 30, b"true", b"-0", b"1e5", b"Mcp-Param-A, b"),
+]
+
+
+def header_values() -> Mutator:
+    return Mutator(
+        "headers", VALUES, words=[b"=?base64?", b"?=", b";q=0", b",", b"\t", b" ", b"\x7f", b"[", b"]", b"@", b":"]
+    )
+
+
+def headers_of(mutator: Mutator) -> Callable[[], object]:
+    """What the endpoint reads in headers: each is understood or refused; and no foreign name passes for the machine."""
+    service = Service(make_server())
+    names = [b"host", b"origin", b"accept", b"content-type", b"access-control-request-headers", b"mcp-method"]
+    names += [b"mcp-name", b"mcp-protocol-version", b"mcp-session-id", b"last-event-id", b"mcp-param-n", b"upgrade"]
+    schema = {"properties": {"n": {"type": "integer", "x-mcp-header": "n"}, "s": {"x-mcp-header": "Mcp-Name"}}}
+    wanted = list(endpoint.mirrors(schema))
+    body = message("tools/call", {"name": "add", "arguments": {"n": 1, "s": "x"}, "_meta": MODERN})
+    event = Session(service.server.revisions).receive(json.dumps(body).encode())
+    assert isinstance(event, Call)
+
+    def one() -> None:
+        choose = mutator.random.choice
+        headers = {choose(names): mutator.make().strip(b" \t") for _ in range(mutator.random.randrange(1, 5))}
+        methods, targets = [b"POST", b"GET", b"OPTIONS", b"HEAD"], [b"/mcp", b"/sse", b"http://" + mutator.make()]
+        head = Head(choose(methods), choose(targets), headers)
+        refused = service.admit(head)
+        if head.route and head.route != endpoint.HEALTH and refused is None:
+            assert endpoint.bare(head.headers[b"host"].decode("latin-1").lower()) != "evil.example"
+            assert service.guard.check(head) is None
+        endpoint.accepts(headers)
+        endpoint.prefers_stream(headers)
+        for check in (endpoint.check_mirrored, lambda call, given: endpoint.check_arguments(wanted, call, given)):
+            try:
+                check(event, headers)
+            except endpoint.HeaderMismatch:
+                pass
+
+    return one
+
+
+# SSE
+
+
+def event_ids() -> Mutator:
+    ids = [b"0-1", b"0-2", b"1-1", b"1-10", b"-", b"0-", b"-1", b"0-999999999999999", b"00-1", b"2-1"]
+    return Mutator("resumption", ids, words=[b"-", b"0", b"9" * 20, b"+1", b"_", "١".encode(), b"\0"])
+
+
+def an_event_id(mutator: Mutator) -> Callable[[], object]:
+    """One that names an event of a stream leads behind it; any other is refused."""
+    server = make_server()
+    session = HttpSession(server)
+    session.session.revision = server.revisions.opening["2025-11-25"]
+    session.id = b"id"
+    for stream in (session.open_stream(), session.open_stream()):
+        for number in range(5):
+            stream.send(b'{"number":%d}' % number)
+        stream.close()
+
+    def one() -> None:
+        given = mutator.make()
+        try:
+            stream, after = session.resumed(given)
+        except Refused:
+            stream = None
+        if stream is None:
+            assert not re.fullmatch(rb"[01]-\d{1,15}", given)
+            return
+        assert given == b"%b-%b" % (stream.name, given.partition(b"-")[2])
+        stream.attach(reader := object(), after)
+        block = stream.head + b"".join(stream._events[stream._sent :])
+        stream.detach(reader)
+        assert block.count(b"number") == max(0, 5 - max(after or 0, 0))
+
+    return one
+
+
+def event_streams() -> Mutator:
+    corpus = [
+        b"event: message\nid: 0-1\ndata: {}\n\n",
+        b":\n\n",
+        b"retry: 10\n\n",
+        b"\xef\xbb\xbfdata: a\rdata: b\r\n\r\n",
+    ]
+    return Mutator(
+        "events", corpus, words=[b"\n", b"\r", b"\r\n", b":", b" ", b"data", b"id: \0\n", b"\xff", b"retry: x\n"]
+    )
+
+
+def an_event_stream(mutator: Mutator) -> Callable[[], object]:
+    """The same events, however they come."""
+
+    def one() -> None:
+        data = b"".join(mutator.make() for _ in range(3))
+        split = Parser()
+        assert [event for piece in mutator.pieces(data) for event in split.feed(piece)] == Parser().feed(data)
+
+    return one
+
+
+# WebSocket
+
+
+def frames() -> Mutator:
+    say = [data for data in messages() if len(data) < 500][:100]
+    whole = [masked(1, data) for data in say]
+    parts = [masked(1, data[:20], final=False) + masked(9, b"ping") + masked(0, data[20:]) for data in say[:20]]
+    others = [masked(8, b"\x03\xe8"), masked(2, b"binary"), masked(9, b""), masked(10, b""), masked(1, b"\xff")]
+    return Mutator(
+        "websocket", whole + parts + others, words=[b"\x81\xfe", b"\x88\x80", b"\x81\xff" + b"\xff" * 8, b"\0" * 4]
+    )
+
+
+def a_websocket(mutator: Mutator) -> Callable[[], object]:
+    """Whatever frames come, the conversation ends with the connection, and nothing is raised."""
+    server = Server("framed")
+
+    @server.tool
+    async def echo(text: str) -> str:
+        return text
+
+    async def converse(count: int) -> None:
+        async with server.running():
+            for _ in range(count):
+                ours, theirs = trio.testing.memory_stream_pair()
+                data = UPGRADE + b"".join(mutator.make()[:4_000] for _ in range(mutator.random.randrange(1, 6)))
+                with trio.fail_after(30):
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(serve_websocket, server, theirs, data, trio.Event())
+                        await ours.send_eof()
+                        while await ours.receive_some():
+                            pass
+
+    def one() -> int:
+        trio.run(converse, 100, clock=trio.testing.MockClock(autojump_threshold=0))
+        return 100
+
+    return one
+
+
+# URIs, schemas, states, traces
+
+
+def uris() -> Mutator:
+    corpus = [text.encode() for template, uri, _ in MATCHES for text in (template, uri)]
+    return Mutator(
+        "templates", corpus, words=[b"{x}", b"{+y}", b"/", b"%2F", b"%", b"{", b"}", b"\n", b"a" * 500, b"\xff"]
+    )
+
+
+def a_template(mutator: Mutator) -> Callable[[], object]:
+    """A template is refused in words, or matches in no time; and what it has matched stands in the URI."""
+    templates = [UriTemplate(template) for template, _, _ in MATCHES]
+
+    def one() -> None:
+        if mutator.random.random() < 0.3:
+            try:
+                templates[mutator.random.randrange(len(templates))] = UriTemplate(mutator.text())
+            except ValueError:
+                pass
+        uri, begun = mutator.text(), time.perf_counter()
+        found = mutator.random.choice(templates).match(uri)
+        assert time.perf_counter() - begun < 0.25
+        assert found is None or all(value for value in found.values())
+
+    return one
+
+
+def schemas() -> Mutator:
+    corpus: list[Any] = [
+        {"$schema": draft, "type": "object", "properties": {"a": {"type": "integer", "minimum": 1}}} for draft in DRAFTS
+    ]
+    corpus += [
+        {"$defs": {"a": {"type": "string"}}, "properties": {"a": {"$ref": "#/$defs/a"}, "b": {"$ref": "#"}}},
+        {"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#"}, "maxItems": 3}]},
+        {"$id": "http://localhost/a", "properties": {"a": {"$ref": "b"}}, "$defs": {"b": {"$id": "b", "type": "null"}}},
+        {"if": {"type": "integer"}, "then": {"multipleOf": 3}, "else": {"format": "date"}, "enum": [1, 2, None]},
+        {"type": "object", "additionalProperties": False, "required": ["a"], "dependentRequired": {"a": ["b"]}},
+        {"a": 1},
+        {"a": "x", "b": {"a": [1, 2.0]}},
+        [],
+        "x",
+        None,
+    ]
+    return Mutator("schemas", [json.dumps(one).encode() for one in corpus], is_json=True)
+
+
+def a_schema(mutator: Mutator) -> Callable[[], object]:
+    """It is refused in words, or judges: by a ValueError alone; and so do arguments by a signature."""
+
+    def f(a: int, b: list[float] | None = None, c: dict[str, Any] | str = "x", d: bool = False) -> None: ...
+
+    parameters, known = Parameters(f), [Validator({}, what="none")]
+
+    def decoded() -> Any:
+        try:
+            return json.loads(mutator.make())
+        except (ValueError, RecursionError):
+            return {}
+
+    def one() -> None:
+        schema, reasons = decoded(), list[str]()
+        try:
+            if isinstance(schema, dict) and mutator.random.random() < 0.3:
+                known.append(Validator(schema, what="the schema"))
+                del known[:-20]
+            mutator.random.choice(known).check(decoded())
+        except ValueError as refused:
+            reasons.append(str(refused))
+        try:
+            parameters.decode(mutator.make())
+        except InvalidArguments as refused:
+            reasons.append(str(refused))
+        assert all(reasons)
+
+    return one
+
+
+def states() -> Mutator:
+    contents = [b"{}", b'{"digest":"x","expires":1.0}', b"", b"\0" * 100]
+    return Mutator(
+        "states", [seal(SECRET, content).encode() for content in contents], words=[b"=", b"-", b"_", b"+", b"/", b" "]
+    )
+
+
+def a_state(mutator: Mutator) -> Callable[[], object]:
+    """Nothing passes but what was sealed, to the letter."""
+
+    def one() -> None:
+        given = mutator.text()
+        try:
+            content = unseal(SECRET, given)
+        except ValueError:
+            return
+        assert given == seal(SECRET, content)
+        assert content in (b"{}", b'{"digest":"x","expires":1.0}', b"", b"\0" * 100)
+
+    return one
+
+
+def traces() -> Mutator:
+    files = [path.read_bytes() for path in sorted(TRACES.rglob("*.jsonl"))]
+    return Mutator(
+        "traces", [data for data in files if len(data) < 6_000], words=[b"\n", b"{", b"null", b'"raw":"x"', b"\xff"]
+    )
+
+
+def a_trace(mutator: Mutator) -> Callable[[], object]:
+    """It is read, and can be drawn and written again, or is refused in words."""
+    with tempfile.NamedTemporaryFile(delete=False) as file:
+        path = Path(file.name)
+
+    def one() -> None:
+        path.write_bytes(mutator.make())
+        try:
+            trace = read(path)
+        except BadTrace:
+            return
+        finally:
+            path.unlink()
+        path.write_bytes(trace.dump())
+        again = read(path)
+        assert (again.header, again.lines) == (trace.header, trace.lines)
+        if mutator.random.random() < 0.1:
+            in_terminal(trace, 80, False)
+
+    return one
+
+
+def encoded(mutator: Mutator) -> Callable[[], object]:
+    """Whatever text a tool gives leaves as JSON in UTF-8."""
+
+    def one() -> None:
+        text = mutator.text() + mutator.random.choice(["", "\ud800", "\udc00\ud800", "\0"])
+        assert isinstance(msgspec.json.decode(jsonrpc.encode({"text": text, text[:9]: [text]})), dict)
+
+    return one
+
+
+# Name -> how many inputs of the million, the mutator, what does one.
+PARSERS: dict[str, tuple[int, Callable[[], Mutator], Target]] = {
+    "jsonrpc": (250_000, jsonrpc_messages, a_message),
+    "lines": (50_000, jsonrpc_messages, lines_of),
+    "http": (250_000, http_streams, a_stream),
+    "headers": (100_000, header_values, headers_of),
+    "resumption": (50_000, event_ids, an_event_id),
+    "events": (50_000, event_streams, an_event_stream),
+    "websocket": (20_000, frames, a_websocket),
+    "templates": (90_000, uris, a_template),
+    "schemas": (30_000, schemas, a_schema),
+    "states": (50_000, states, a_state),
+    "encoding": (50_000, jsonrpc_messages, encoded),
+    "traces": (10_000, traces, a_trace),
+}

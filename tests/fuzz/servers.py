@@ -1,0 +1,230 @@
+"""Servers in processes of their own, fed by their transports; each thousand inputs they have to answer a request."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from subprocess import PIPE, Popen
+from threading import Thread
+from typing import Any
+
+import trio
+from checked import initialize, modern
+from http_wire import Site, make_server
+from test_websocket import UPGRADE
+
+from .mutating import Mutator, messages
+from .parsers import frames, http_streams
+from .running import Found, Progress, Say, descriptors, level, memory
+
+PROJECT = Path(__file__).resolve().parent.parent.parent
+COMMAND = [sys.executable, "-m", "mcp_trio", "run", str(Path(__file__).resolve().parent / "served.py")]
+A_ROUND, AT_ONCE = 1_000, 16
+PATIENCE = 20.0  # seconds for an answer
+SLACK = {"memory": 4 * 2**20, "descriptors": 4}
+
+
+def environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MCP_TRIO_")}
+    return {**kept, "PYTHONPATH": str(PROJECT)}
+
+
+@contextmanager
+def quiet() -> Iterator[Any]:
+    """A file for what the server says on stderr, where in the end no traceback may be."""
+    with tempfile.TemporaryFile() as errors:
+        yield errors
+        errors.seek(0)
+        said = errors.read()
+    if b"Traceback" in said:
+        raise Found("a traceback in the log: " + said[said.index(b"Traceback") :][:3_000].decode(errors="replace"))
+
+
+class Held:
+    """What a process holds, looked at after each round."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._sizes: dict[str, list[int]] = {"memory": [], "descriptors": []}
+
+    def look(self) -> None:
+        self._sizes["memory"].append(memory(self._pid))
+        self._sizes["descriptors"].append(descriptors(self._pid))
+
+    def judge(self) -> None:
+        for name, sizes in self._sizes.items():
+            level(f"what the server holds ({name})", sizes, SLACK[name])
+
+
+# stdio
+
+
+class Process:
+    """The server on its standard input, and what it writes: read by a thread, so that neither side waits."""
+
+    def __init__(self, errors: Any) -> None:
+        self._process = Popen(COMMAND, stdin=PIPE, stdout=PIPE, stderr=errors, env=environment())
+        self.pid = self._process.pid
+        self.pongs: set[str] = set()
+        self.lines = 0
+        self._reader = Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.lines += 1
+            if b'"ping-' in line:
+                reply = json.loads(line)
+                for one in reply if isinstance(reply, list) else [reply]:
+                    self.pongs.add(str(one.get("id")))
+
+    def send(self, messages: list[bytes]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"\n".join([*messages, b""]))
+        self._process.stdin.flush()
+
+    def answers(self, name: str) -> bool:
+        """Whether it answers a request, of a revision that needs no opening, within some seconds."""
+        self.send([json.dumps(modern(name, "server/discover")).encode()])
+        deadline = time.monotonic() + 20
+        while name not in self.pongs and time.monotonic() < deadline and self._process.poll() is None:
+            time.sleep(0.001)
+        return name in self.pongs
+
+    def end(self) -> int:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        return self._process.wait(20)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            with suppress(BrokenPipeError):
+                stream.close()
+
+
+def stdio(inputs: int, seed: int, say: Say, revision: str = "2025-03-26") -> int:
+    """So many bad messages to one process. Raises Found."""
+    mutator, progress = Mutator(f"{seed} stdio", messages(), is_json=True), Progress("stdio", inputs, say)
+    with quiet() as errors:
+        process = Process(errors)
+        held = Held(process.pid)
+        try:
+            process.send([json.dumps(initialize(revision)).encode()])
+            while progress.done < inputs:
+                count = min(A_ROUND, inputs - progress.done)
+                process.send([mutator.line() for _ in range(count)])
+                if not process.answers(f"ping-{progress.done}"):
+                    raise Found(f"stdio, seed {seed}: no answer after {progress.done + count:,} messages")
+                progress.add(count)
+                held.look()
+            if process.lines < inputs // 4:
+                raise Found(f"stdio: only {process.lines:,} replies")
+            if code := process.end():
+                raise Found(f"stdio: it ended with {code}")
+        finally:
+            process.kill()
+    held.judge()
+    return progress.done
+
+
+# What comes over TCP
+
+
+def http(inputs: int, seed: int, say: Say) -> int:
+    """So many bad streams, each on a connection of its own. Raises Found."""
+    mutator = http_streams()
+
+    def stream() -> bytes:
+        return b"".join(mutator.make()[:8_000] for _ in range(mutator.random.choice([1, 1, 2])))
+
+    return over_tcp("native HTTP", mutator, stream, inputs, seed, say)
+
+
+def websocket(inputs: int, seed: int, say: Say) -> int:
+    """So many bad frames behind good openings. Raises Found."""
+    mutator = frames()
+
+    def stream() -> bytes:
+        return UPGRADE + b"".join(mutator.make()[:4_000] for _ in range(mutator.random.choice([1, 1, 3])))
+
+    return over_tcp("WebSocket", mutator, stream, inputs, seed, say)
+
+
+def over_tcp(name: str, mutator: Mutator, stream: Callable[[], bytes], inputs: int, seed: int, say: Say) -> int:
+    mutator.random.seed(f"{seed} {name}")
+    progress = Progress(name, inputs, say)
+    with quiet() as errors:
+        process = Popen([*COMMAND, "--http", "0"], stderr=subprocess.PIPE, env=environment())
+        assert process.stderr is not None
+        drain = None
+        try:
+            line = b""
+            while not line.endswith(b"/mcp\n"):
+                line = process.stderr.readline()
+                assert line, "the server did not start"
+            drain = Thread(target=copy, args=(process.stderr, errors), daemon=True)
+            drain.start()
+            port, held = int(line.rpartition(b":")[2].partition(b"/")[0]), Held(process.pid)
+            trio.run(rounds, port, stream, inputs, progress, held)
+            held.judge()
+            if process.poll() is not None:
+                raise Found(f"{name}: the server has ended: {process.returncode}")
+        finally:
+            process.terminate()
+            process.wait(PATIENCE)
+            if drain is not None:
+                drain.join()
+            process.stderr.close()
+    return progress.done
+
+
+def copy(source: Any, target: Any) -> None:
+    for line in source:
+        target.write(line)
+
+
+async def rounds(port: int, stream: Callable[[], bytes], inputs: int, progress: Progress, held: Held) -> None:
+    there = Site(make_server(), port, trio.Event())
+    while progress.done < inputs:
+        count = min(A_ROUND, inputs - progress.done)
+        streams = [stream() for _ in range(count)]
+        async with trio.open_nursery() as nursery:
+            for start in range(AT_ONCE):
+                nursery.start_soon(each, port, streams[start::AT_ONCE])
+        reply = (await there.modern("tools/call", {"name": "calculate_sum", "arguments": {"a": 1, "b": 2}})).json
+        assert reply["result"]["structuredContent"] == 3, reply
+        progress.add(count)
+        held.look()
+
+
+async def each(port: int, streams: list[bytes]) -> None:
+    """One after the other: to the end that the server makes of it."""
+    for data in streams:
+        client = await trio.open_tcp_stream("127.0.0.1", port)
+        async with client:
+            with suppress(trio.BrokenResourceError), trio.move_on_after(PATIENCE) as patience:
+                await client.send_all(data)
+                await client.send_eof()
+                while await client.receive_some():
+                    pass
+            if patience.cancelled_caught:
+                raise Found(f"the server neither answers nor ends: {data[:2_000]!r}")
+
+
+SERVERS: dict[str, tuple[int, Callable[[int, int, Say], int]]] = {
+    "http-server": (20_000, http),
+    "stdio-server": (20_000, stdio),
+    "ws-server": (10_000, websocket),
+}

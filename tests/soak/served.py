@@ -1,0 +1,64 @@
+"""The server that is soaked: a tool of each kind, and one that says what the process holds."""
+
+import gc
+import threading
+import time
+
+import trio
+
+from mcp_trio import Context, Server
+from mcp_trio.server import threads
+from mcp_trio.transports.http.streams import Sessions
+
+# Seconds, so that what clients leave behind is gone soon after them.
+Sessions.idle = threads.IDLE = 3.0
+server = Server("soaked", grace=2)
+
+
+@server.tool
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+@server.tool
+async def echo(text: str) -> str:
+    return text
+
+
+@server.tool
+def block(seconds: float) -> str:
+    time.sleep(min(seconds, 0.05))
+    return "blocked"
+
+
+@server.tool
+async def wait(seconds: float) -> str:
+    await trio.sleep(seconds)
+    return "waited"
+
+
+@server.tool
+async def steps(ctx: Context, count: int, seconds: float = 0) -> str:
+    """Says how far it is, so many times."""
+    for step in range(count):
+        await ctx.progress(step, count)
+        await trio.sleep(seconds)
+    return f"{count} steps"
+
+
+@server.tool
+async def held() -> dict[str, int]:
+    """What the process holds, looked at when all that can be freed is."""
+    gc.collect()
+    living = trio.lowlevel.current_statistics().tasks_living
+    return {"tasks": living, "threads": threading.active_count(), "objects": len(gc.get_objects())}
+
+
+@server.resource("notes://{name}")
+async def note(name: str) -> str:
+    return name
+
+
+@server.prompt
+async def greet(who: str) -> str:
+    return f"Hello {who}"
