@@ -181,8 +181,7 @@ def headers_of(mutator: Mutator) -> Callable[[], object]:
         if head.route and head.route != endpoint.HEALTH and refused is None:
             assert endpoint.bare(head.headers[b"host"].decode("latin-1").lower()) != "evil.example"
             assert service.guard.check(head) is None
-        endpoint.accepts(headers)
-        endpoint.prefers_stream(headers)
+        endpoint.accepted(headers)
         for check in (endpoint.check_mirrored, lambda call, given: endpoint.check_arguments(wanted, call, given)):
             try:
                 check(event, headers)
