@@ -471,6 +471,8 @@ def told(pieces: Iterable[bytes]) -> list[object]:
     """All that a connection reads from requests, to the last of them; of a bad one that it is bad."""
     parser, found = RequestParser(lambda head: None, "localhost"), list[object]()
     for piece in pieces:
+        if parser.failed or (parser.requests and not parser.requests[-1].keeps_alive):
+            break  # the connection reads no more
         parser.feed(piece)
     for one in parser.requests:
         if one.refused is not None:
@@ -492,8 +494,13 @@ def test_a_head_that_comes_again_is_read_as_if_it_were_the_first(requests: list[
             break
     data = b"".join(requests)
     assert told(data[at : at + 1] for at in range(len(data))) == wanted
+    assert told(requests) == wanted
     for cut in range(len(data) + 1):
         assert told([data[:cut], data[cut:]]) == wanted, f"cut at {cut}"
+    for number, one in enumerate(requests):  # each by itself but one, which comes in two pieces
+        for cut in range(len(one) + 1):
+            cut_once = [*requests[:number], one[:cut], one[cut:], *requests[number + 1 :]]
+            assert told(cut_once) == wanted, f"{number} cut at {cut}"
 
 
 def test_a_head_that_comes_again_is_let_in_again() -> None:
@@ -504,11 +511,13 @@ def test_a_head_that_comes_again_is_let_in_again() -> None:
         asked.append(head)
         return None if len(asked) < 3 else Reply(401)
 
-    parser = RequestParser(admit, "localhost")
-    parser.feed(posted(LENGTH, body=BODY) * 4)
-    assert [one.refused for one in parser.requests] == [None, None, Reply(401), Reply(401)]
-    assert len({id(head) for head in asked}) == 4
-    assert len({id(head.headers) for head in asked}) == 4  # a whole URL changes them
+    for together in (True, False):
+        parser, one = RequestParser(admit, "localhost"), posted(LENGTH, body=BODY)
+        asked.clear()
+        for data in [one * 4] if together else [one] * 4:
+            parser.feed(data)
+        assert [one.refused for one in parser.requests] == [None, None, Reply(401), Reply(401)]
+        assert len({id(head) for head in asked}) == 4
 
 
 def test_many_requests_that_come_together_are_no_large_head() -> None:

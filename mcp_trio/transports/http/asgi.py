@@ -136,17 +136,18 @@ def _head(scope: Any) -> Head:
 async def _body(headers: Headers, receive: Any) -> bytes | Reply | None:
     """The body, or what is wrong with it; None where the client has gone."""
     declared, body = int(headers.get(b"content-length", 0)), bytearray()
-    with trio.move_on_after(BODY_TIME):
+    # To refuse what has two ends before the one that hypercorn sees would have it close without a word.
+    two_ends = {b"content-length", b"transfer-encoding"} <= headers.keys()
+    with trio.move_on_after(LINGER_TIME if two_ends else BODY_TIME):
         while max(declared, len(body)) <= MAX_MESSAGE:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return None
             body += message.get("body", b"")
             if not message.get("more_body"):
-                # Only now: hypercorn closes without the reply where that is before the body
-                return TWO_ENDS if {b"content-length", b"transfer-encoding"} <= headers.keys() else bytes(body)
+                return TWO_ENDS if two_ends else bytes(body)
         return TOO_LARGE
-    return TOO_SLOW
+    return TWO_ENDS if two_ends else TOO_SLOW
 
 
 async def _watch(answer: Exchange | Feed, receive: Any, response: trio.CancelScope) -> None:
