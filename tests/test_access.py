@@ -229,6 +229,25 @@ async def test_a_refused_token_does_not_end_the_connection() -> None:
             assert (await wire.request("POST", "/mcp", headers, json.dumps(body).encode())).status == status
 
 
+async def test_a_token_is_looked_at_again_in_each_request_that_says_the_same() -> None:
+    good = {"token"}
+
+    async def check(token: str) -> Principal | None:
+        return Principal("a", frozenset({"admin"} & good)) if token in good else None
+
+    async with guarded(make_server(access=check), token="token") as there, there.wire() as wire:
+        body = modern(calling("purge"))
+        headers = {**HEADERS, **there.own, "MCP-Protocol-Version": "2026-07-28"}
+        headers |= {"Mcp-Method": "tools/call", "Mcp-Name": "purge"}
+        allowed = []
+        for change in (good.clear, lambda: good.update({"token", "admin"}), lambda: good.discard("admin"), good.clear):
+            for _ in range(3):
+                response = await wire.request("POST", "/mcp", headers, json.dumps(body).encode())
+                allowed.append((response.status, "result" in response.json))
+            change()
+        assert allowed == [(200, False)] * 3 + [(401, False)] * 3 + [(200, True)] * 3 + [(200, False)] * 3
+
+
 async def test_requests_in_one_go_are_each_answered_for_their_own_token() -> None:
     async with guarded() as there, there.wire() as wire:
         sent = b""
