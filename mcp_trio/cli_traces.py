@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from .cli_types import DEMO, PROG, SPEC_HELP, address, one_of, timeout
 from .loading import Problem
 
 if TYPE_CHECKING:
     import argparse
 
-    from .cli import Parser
+    from .cli_types import Parser
     from .trace.format import Trace
     from .trace.record import Recorder
 
@@ -34,10 +35,9 @@ def _in_colour() -> bool:
 
 def replay_arguments(parser: Parser) -> None:
     """What replay takes."""
-    from .cli import PROG, _one_of, _timeout
 
     def transports(text: str) -> list[str]:
-        return [_one_of(TRANSPORTS)(name) for name in text.split(",")]
+        return [one_of(TRANSPORTS)(name) for name in text.split(",")]
 
     parser.usage = f"{PROG} replay [OPTION...] TRACE... [SPEC | URL | -- COMMAND...]"
     parser.add_argument(
@@ -48,7 +48,7 @@ def replay_arguments(parser: Parser) -> None:
         " without one each trace is replayed against the file or module that its header names",
     )
     parser.add_argument("--over", metavar="NAMES", type=transports, default=(), help=f"of {','.join(TRANSPORTS)} (all)")
-    parser.add_argument("--timeout", metavar="SECONDS", type=_timeout, default=10.0, help="for what has to come (10)")
+    parser.add_argument("--timeout", metavar="SECONDS", type=timeout, default=10.0, help="for what has to come (10)")
     changes = parser.add_mutually_exclusive_group()
     changes.add_argument("--update", action="store_true", help="rewrite the traces that differ with what came")
     changes.add_argument(
@@ -146,12 +146,10 @@ def show(options: argparse.Namespace) -> int:
 
 def record_arguments(parser: Parser) -> None:
     """What record takes."""
-    from .cli import PROG, SPEC_HELP, _address
-
     parser.usage = f"{PROG} record -o FILE [OPTION...] [SPEC | URL | -- COMMAND...]"
     parser.add_argument("spec", nargs="?", metavar="SPEC", help=SPEC_HELP)
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, required=True, help="the trace; if taken, FILE-2")
-    parser.add_argument("--listen", metavar="[HOST:]PORT", type=_address, help="stand there, before an HTTP server")
+    parser.add_argument("--listen", metavar="[HOST:]PORT", type=address, help="stand there, before an HTTP server")
     parser.add_argument("--title", metavar="TEXT", default="", help="what the trace holds")
     parser.add_argument("--client", metavar="NAME", default="", help="who speaks to the server")
 
@@ -161,7 +159,6 @@ def record(options: argparse.Namespace) -> int:
 
     The exit code is the server's.
     """
-    from .cli import DEMO
     from .client import is_url
     from .trace.record import Recorder, create, record_stdio
     from .trace.taps import public

@@ -40,6 +40,15 @@ def load(spec: str) -> Server:
     return next(iter(servers.values()))
 
 
+def folder_of(spec: str) -> str:
+    """Where the file or the package of a SPEC that is loaded lies."""
+    where, _ = _split(spec)
+    if _is_path(where):
+        return os.path.dirname(os.path.abspath(where))
+    package = sys.modules[where.partition(".")[0]]
+    return os.path.dirname(package.__file__) if package.__file__ else next(iter(package.__path__))
+
+
 def _named(module: ModuleType, where: str, name: str, has: str) -> Server:
     try:
         found = attrgetter(name)(module)
@@ -75,7 +84,7 @@ def _import_file(path: str) -> ModuleType:
     if not path.endswith(".py"):
         raise Problem(f"{path} is not a Python file; wanted is {FORMS}")
     folder, file = os.path.split(os.path.abspath(path))
-    sys.path.insert(0, folder)
+    _import_from(folder)
     stem = file.removesuffix(".py")
     name = stem if stem not in sys.modules else f"{stem}_served"  # a user's json.py must not become everyone's json
     found = importlib.util.spec_from_file_location(name, os.path.join(folder, file))
@@ -92,13 +101,18 @@ def _import_file(path: str) -> ModuleType:
 def _import_module(name: str) -> ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
         raise Problem(f"{name!r} is neither a file nor a module; wanted is {FORMS}")
-    sys.path.insert(0, os.getcwd())
+    _import_from(os.getcwd())
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
             raise Problem(f"there is no module {error.name!r}, and no file {name!r}; wanted is {FORMS}") from None
         raise Problem(f"{name} cannot be imported: {what_and_where(error)}") from error
+
+
+def _import_from(folder: str) -> None:
+    if folder not in sys.path[:1]:
+        sys.path.insert(0, folder)
 
 
 def what_and_where(error: BaseException) -> str:

@@ -42,11 +42,17 @@ MAY_IMPORT = {
     "console": ABOVE_CLIENT | {"console"},
     "mcp_trio": LOW | {"serve", "client"},
     "pytest_plugin": {"loading", "testing", "trace"},
-    "cli_traces": ABOVE_CLIENT | {"loading", "cli"},
-    "cli_bench": ABOVE_CLIENT | {"bench", "loading", "terminal", "cli"},
-    "cli_access": LOW | {"loading", "cli"},
+    "cli_types": LOW | {"serve", "loading", "cli_types"},
+    "cli_traces": ABOVE_CLIENT | {"loading", "terminal", "cli_types"},
+    "cli_bench": ABOVE_CLIENT | {"bench", "loading", "terminal", "cli_types"},
+    "cli_access": LOW | {"loading", "cli_types"},
+    "cli_look": ABOVE_CLIENT | {"loading", "terminal", "testing", "cli_types"},
+    "cli_config": ABOVE_CLIENT | {"loading", "cli_types"},
+    "cli_completion": ABOVE_CLIENT | {"loading", "testing", "cli_types", "cli"},
+    "reload": LOW | {"mcp_trio", "loading", "reload"},
     "cli": ABOVE_CLIENT
-    | {"terminal", "testing", "bench", "console", "loading", "cli", "cli_access", "cli_bench", "cli_traces"},
+    | {"console", "loading", "reload", "terminal", "cli"}
+    | {"cli_access", "cli_bench", "cli_completion", "cli_config", "cli_look", "cli_traces", "cli_types"},
     "__main__": {"cli"},
 }
 
@@ -68,7 +74,7 @@ PURE_LIBRARIES = {"msgspec", "mcp_trio"}
 HEAVY = set(
     """
     jsonschema httptools hypercorn quart quart_trio trio_websocket h11 h2 wsproto sqlite3 argparse asyncio
-    rich matplotlib jwt cryptography
+    rich matplotlib jwt cryptography watchfiles anyio
     """.split()
 )
 
