@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import trio
 
-from . import Server, __version__, cli_access, cli_bench, cli_look, cli_traces
+from . import Server, __version__, cli_access, cli_bench, cli_config, cli_look, cli_traces
 from .cli_types import (
     DEMO,
     PROG,
@@ -314,5 +314,6 @@ COMMANDS = {
     "show": Command(cli_traces.show_arguments, cli_traces.show, "new.jsonl"),
     "bench": Command(cli_bench.arguments, cli_bench.bench, "server.py add a=1 b=2"),
     "token": Command(cli_access.arguments, cli_access.token, "alice --scope admin"),
+    "config": Command(cli_config.arguments, cli_config.config, "server.py --into .cursor/mcp.json"),
     "version": Command(_version_arguments, _version, ""),
 }

@@ -49,6 +49,22 @@ def folder_of(spec: str) -> str:
     return os.path.dirname(package.__file__) if package.__file__ else next(iter(package.__path__))
 
 
+def absolute(spec: str) -> str:
+    """A SPEC that means the same from any folder, where what it imports is found."""
+    where, name = _split(spec)
+    return ":".join(filter(None, (os.path.abspath(where) if _is_path(where) else where, name)))
+
+
+def import_root(spec: str) -> str | None:
+    """The folder from which a SPEC's module was imported, where that is the one in which we work."""
+    where, _ = _split(spec)
+    if _is_path(where):
+        return None
+    package = sys.modules[where.partition(".")[0]]
+    folder = os.path.dirname(folder_of(spec)) if hasattr(package, "__path__") else folder_of(spec)
+    return folder if folder == os.getcwd() else None
+
+
 def _named(module: ModuleType, where: str, name: str, has: str) -> Server:
     try:
         found = attrgetter(name)(module)
