@@ -26,7 +26,6 @@ from .cli_types import (
     Parser,
     address,
     at_terminal,
-    did_you_mean,
     listed,
     one_of,
     port,
@@ -34,7 +33,7 @@ from .cli_types import (
     switch,
     timeout,
 )
-from .loading import Problem, load, what_and_where
+from .loading import Problem, did_you_mean, load, what_and_where
 from .protocol.revisions import PROFILES, REVISIONS
 from .server.app import LIFESPAN_FAILED
 

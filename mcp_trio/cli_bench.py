@@ -119,7 +119,7 @@ def _measured(options: argparse.Namespace, numbers: list[int], tell: Callable[[f
 def _load(server: Reached, words: list[str], trace: Trace | None) -> tuple[str, list[Request]]:
     """What the server is asked for, in words and as requests. Raises Problem."""
     from .bench.server import recorded, request
-    from .terminal import arguments, named
+    from .values import arguments, named
 
     if trace is not None:
         return f"the requests of {trace.path}", recorded(trace, server.revision)

@@ -90,7 +90,11 @@ def call_arguments(parser: Parser) -> None:
         f"       {PROG} call [--json OBJECT] [--revision DATE] TOOL [KEY=VALUE...] -- COMMAND..."
     )
     parser.add_argument(
-        "words", nargs="*", metavar="SPEC TOOL KEY=VALUE", help="a VALUE is read as the tool's schema has it"
+        "words",
+        nargs="*",
+        metavar="SPEC TOOL KEY=VALUE",
+        help="a VALUE is read as the tool's schema has it; LIST=A LIST=B makes a list, OBJECT.KEY=VALUE an object;"
+        " KEY:=VALUE is JSON; the VALUE @FILE is what the file holds",
     )
     parser.add_argument("--json", metavar="OBJECT", help="the arguments, as one JSON object")
     _target_arguments(parser)
@@ -101,7 +105,8 @@ async def call(options: argparse.Namespace) -> int:
 
     A tool that fails is exit code 1, in every revision whose results say so: the first one's do not.
     """
-    from .terminal import answer, arguments, named, printed
+    from .terminal import answer, printed
+    from .values import arguments, named
 
     words = [None, *options.words] if options.command else options.words
     if len(words) < 2:
@@ -110,7 +115,7 @@ async def call(options: argparse.Namespace) -> int:
     given = _object(options.json) if options.json else {}
     asks: Json = {"capabilities": {"elicitation": {"form": {}}}, "answer": answer} if at_terminal() else {}
     async with _client(spec, options, **asks) as client:
-        given |= arguments(named(await client.list_tools(), name), pairs)
+        given = arguments(named(await client.list_tools(), name), pairs, given)
         async with trio.open_nursery() as nursery:
             if sys.stderr.isatty():
                 nursery.start_soon(_show_progress, client)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from .loading import FORMS, NAMES
+from .loading import FORMS, NAMES, did_you_mean
 from .protocol.revisions import REVISIONS
 
 PROG = "mcp-trio"
@@ -27,12 +26,6 @@ class Parser(argparse.ArgumentParser):
         if what == "unrecognized arguments":
             message += did_you_mean(words.split()[0].partition("=")[0], self._option_string_actions)
         self.exit(2, f"{self.prog}: {message}; {self.prog} --help says more\n")
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The known word that comes nearest, as a question to go on with; nothing where none is near."""
-    near = difflib.get_close_matches(word, list(known), 1)
-    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def address(text: str) -> str:

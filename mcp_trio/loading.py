@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.util
 import os
 import sys
 import traceback
+from collections.abc import Iterable
 from operator import attrgetter
 from types import ModuleType
 
@@ -20,6 +22,12 @@ _NOT_THE_USERS = (os.path.dirname(os.path.abspath(__file__)), os.path.dirname(os
 
 class Problem(Exception):
     """What ends a command, in one line: what is wrong and what to do."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The known word that comes nearest, as a question to go on with; nothing where none is near."""
+    near = difflib.get_close_matches(word, list(known), 1)
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def load(spec: str) -> Server:

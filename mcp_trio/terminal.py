@@ -11,6 +11,7 @@ import trio
 from .client import RemoteError
 from .loading import Problem
 from .protocol.model import Json
+from .values import value_of
 
 
 def as_json(value: Any) -> str:
@@ -75,75 +76,6 @@ def _described(item: Json) -> str:
     return f"[{' '.join(filter(None, [kind, inner.get('mimeType'), inner.get('uri'), size]))}]"
 
 
-# Values, typed by a JSON Schema
-
-TYPES = {str: "string", bool: "boolean", dict: "object", list: "array", type(None): "null"}
-
-
-def arguments(tool: Json, pairs: list[str]) -> Json:
-    """A tool's arguments out of KEY=VALUE, each read as the tool's schema has it."""
-    schema = tool["inputSchema"]
-    properties = schema.get("properties", {})
-    definitions = {**schema.get("definitions", {}), **schema.get("$defs", {})}
-    typed: Json = {}
-    for pair in pairs:
-        key, equals, text = pair.partition("=")
-        if not equals:
-            raise Problem(f"{pair!r} is not KEY=VALUE; the arguments of {tool['name']} are {_known(properties)}")
-        if key not in properties and schema.get("additionalProperties") is False:
-            raise Problem(f"{tool['name']} has no argument {key!r}; its arguments are {_known(properties)}")
-        typed[key] = _typed(key, text, _kinds(properties.get(key, {}), definitions))
-    return typed
-
-
-def named(tools: list[Json], name: str) -> Json:
-    """The tool of a name. Raises Problem."""
-    by_name = {tool["name"]: tool for tool in tools}
-    if name not in by_name:
-        raise Problem(f"there is no tool {name!r}, only {', '.join(by_name) or 'none at all'}")
-    return by_name[name]
-
-
-def _known(properties: Json) -> str:
-    return ", ".join(properties) or "none"
-
-
-def _kinds(schema: Any, definitions: Json) -> set[str]:
-    """The JSON types that a schema names; none where it leaves them open."""
-    if not isinstance(schema, dict):
-        return set()
-    if "$ref" in schema:
-        name = str(schema["$ref"]).rpartition("/")[2]
-        others = {other: definitions[other] for other in definitions if other != name}  # so that no circle is endless
-        return _kinds(definitions.get(name), others)
-    if options := schema.get("anyOf", []) + schema.get("oneOf", []):
-        return set().union(*(_kinds(option, definitions) for option in options))
-    if "type" not in schema and all(isinstance(value, str) for value in schema.get("enum", [0])):
-        return {"string"}
-    kinds = schema.get("type", [])
-    return {kinds} if isinstance(kinds, str) else set(kinds)
-
-
-def _typed(key: str, text: str, kinds: set[str]) -> Any:
-    """A value: as it stands where a string may stand, else JSON."""
-    if "string" in kinds:
-        return text
-    try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
-        value = text
-    if kinds and kinds.isdisjoint(_kinds_of(value)):
-        raise Problem(f"{key}={text}: {' or '.join(sorted(kinds))} is wanted, as JSON")
-    return value
-
-
-def _kinds_of(value: Any) -> set[str]:
-    """What JSON Schema calls a value: a whole number is both an integer and a number, also as 1.0."""
-    if type(value) in TYPES:
-        return {TYPES[type(value)]}
-    return {"integer", "number"} if value % 1 == 0 else {"number"}
-
-
 # What a server asks
 
 
@@ -166,7 +98,7 @@ async def answer(method: str, params: Json) -> Json:
             if not line.strip() and name not in schema.get("required", []):
                 break
             try:
-                content |= {name: _typed(name, line.strip(), _kinds(field, {}))} if line.strip() else {}
+                content |= {name: value_of(name, line.strip(), field)} if line.strip() else {}
             except Problem as problem:
                 print(problem, file=sys.stderr)
     return {"action": "accept", "content": content}

@@ -395,7 +395,7 @@ MISTAKES = {
     "broken file": (("run", "broken.py"), ["ZeroDivisionError", "broken.py, line 1"]),
     "no such object": (("run", "server.py:other"), ["'other'", "server.py:server"]),
     "nobody at a WebSocket": (("inspect", "ws://127.0.0.1:9/mcp"), ["ws://127.0.0.1:9/mcp cannot be opened: nobody"]),
-    "unknown command": (("serve",), ["'serve'", "run, inspect, call, record, replay, show, bench, token, version"]),
+    "unknown command": (("serve",), ["'serve'", f"only {', '.join(cli.COMMANDS)}; to serve a file: mcp-trio run"]),
     "unknown flag": (("run", "--what"), ["--what", "--help"]),
     "unknown bare flag": (("--what",), ["--what", "--help"]),
     "bad number": (("run", "--grace", "soon"), ["--grace", "number of seconds", "'soon'"]),
