@@ -15,6 +15,7 @@ import trio
 
 from .cli_types import DEMO, PROG, SPEC_HELP, address, one_of, timeout
 from .loading import Problem
+from .terminal import in_colour
 
 if TYPE_CHECKING:
     import argparse
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
     from .trace.record import Recorder
 
 TRANSPORTS = ("stdio", "http", "sse", "ws")
-
-
-def _in_colour() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 # replay
@@ -93,7 +90,7 @@ def replay(options: argparse.Namespace) -> int:
     if not any(one.replays or one.problems for one in results):
         raise Problem("there is nothing to replay: no trace holds on a transport that leads to this target")
     for result in results:
-        for line in runs.told(result, colour=_in_colour()):
+        for line in runs.told(result, colour=in_colour()):
             print(line)
     print(runs.summary(results))
     return 2 if any(one.problems for one in results) else 1 if any(one.findings for one in results) else 0
@@ -130,7 +127,7 @@ def show(options: argparse.Namespace) -> int:
         if options.html:
             options.html.write_text(picture.as_html(trace), encoding="utf-8")
         else:
-            print(picture.in_terminal(trace, shutil.get_terminal_size().columns, _in_colour()))
+            print(picture.in_terminal(trace, shutil.get_terminal_size().columns, in_colour()))
 
     try:
         draw(format.read(options.trace))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -11,7 +14,7 @@ import trio
 from .client import RemoteError
 from .loading import Problem
 from .protocol.model import Json
-from .values import value_of
+from .values import Schema, value_of
 
 
 def as_json(value: Any) -> str:
@@ -19,37 +22,72 @@ def as_json(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
+def in_colour() -> bool:
+    """Whether what is printed may be coloured: at a terminal, and by FORCE_COLOR, but never against NO_COLOR."""
+    return not os.environ.get("NO_COLOR") and bool(os.environ.get("FORCE_COLOR") or sys.stdout.isatty())
+
+
 # What a server offers
 
 KINDS = {"Tools": "tools", "Resources": "resources", "Templates": "resourceTemplates", "Prompts": "prompts"}
-# A longer name does not widen the column: what is said of it just begins later.
-WIDEST = 48
+# Letters that a name takes of a line at most, and that a line has where there is no terminal to say it.
+WIDEST, UNBOUND = 40, 100_000
 
 
 def table(offered: Json) -> str:
-    """The lists that a server offers, side by side with what they say of themselves."""
-    names = [_name(item) for kind in KINDS.values() for item in offered[kind]]
-    if not names:
-        return "The server offers nothing: no tools, resources or prompts."
-    width = max((len(name) for name in names if len(name) <= WIDEST), default=0)
-    blocks = [[title, *(_row(item, width) for item in offered[kind])] for title, kind in KINDS.items() if offered[kind]]
-    return "\n\n".join("\n".join(block) for block in blocks)
+    """All that a server offers and what it takes: as wide as the terminal, or where there is none, a line each."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
-
-def _row(item: Json, width: int) -> str:
-    """What it is called, and its description's first line, else what says most."""
-    text = item.get("description") or item.get("title") or item.get("name") or ""
-    first = str(text).strip().partition("\n")[0]
-    return f"  {_name(item):<{width}}  {first}".rstrip()
+    colour, width = in_colour(), shutil.get_terminal_size().columns if sys.stdout.isatty() else UNBOUND
+    console = Console(width=width, force_terminal=colour, color_system="standard" if colour else None)
+    with console.capture() as printed:
+        for title, kind in KINDS.items():
+            if offered[kind]:
+                grid = Table.grid(padding=(0, 2, 0, 0))
+                grid.add_column(max_width=WIDEST, overflow="fold")
+                for item in offered[kind]:
+                    grid.add_row(Text(f"  {_name(item)}", "cyan"), Text(_about(item)))
+                    for name, needed, about in _taken(item):
+                        grid.add_row(Text(f"    {name}"), Text.assemble((needed, "dim"), about and f": {about}"))
+                console.print(Text(f"{title} ({len(offered[kind])})", "bold"), grid, "", sep="\n")
+    lines = [line.rstrip() for line in printed.get().splitlines()]
+    return "\n".join(lines).rstrip() or "The server offers nothing: no tools, resources or prompts."
 
 
 def _name(item: Json) -> str:
-    """How it is asked for: by its address, or by its name with what it takes."""
+    """How it is asked for."""
+    return _shown(item.get("uri") or item.get("uriTemplate") or item["name"])
+
+
+def _about(item: Json) -> str:
+    """What it says of itself first, else what says most."""
+    text = str(item.get("description") or item.get("title") or item.get("name") or "")
+    return _shown(text.strip().partition("\n\n")[0])
+
+
+def _shown(text: str) -> str:
+    """Text on one line, without what a terminal would obey: it is a stranger's."""
+    return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
+
+
+def _taken(item: Json) -> Iterator[tuple[str, str, str]]:
+    """The arguments of a tool or a prompt: name, type and whether it must be there, description."""
     schema = item.get("inputSchema", {})
-    taken = {name: name in schema.get("required", []) for name in schema.get("properties", {})}
-    taken |= {field["name"]: field.get("required") for field in item.get("arguments", [])}
-    signature = ", ".join(name if required else f"{name}?" for name, required in taken.items())
-    return item.get("uri") or item.get("uriTemplate") or f"{item['name']}({signature})"
+    whole = Schema(schema, schema)
+    for name, about in schema.get("properties", {}).items():
+        said = about if isinstance(about, dict) else {}
+        default = f"default {msgspec.json.encode(said['default']).decode()}" if "default" in said else "optional"
+        needed = "required" if name in whole.required else default
+        yield (
+            _shown(name),
+            _shown(f"{whole.property(name).wanted()}, {needed}"),
+            _shown(str(said.get("description", ""))),
+        )
+    for field in item.get("arguments") or []:
+        needed = "required" if field.get("required") else "optional"
+        yield _shown(field["name"]), needed, _shown(field.get("description") or "")
 
 
 # What a tool answers

@@ -115,8 +115,11 @@ class Schema:
 
     def wanted(self) -> str:
         """It, in a word or two."""
-        choices = self.choices()
-        return "|".join(map(_text, choices)) if choices else "|".join(sorted(self.kinds())) or "anything"
+        if choices := self.choices():
+            return "|".join(map(_text, choices))
+        of = "|".join(sorted(self.items().kinds()))
+        kinds = [f"array of {of}" if of and kind == "array" else kind for kind in sorted(self.kinds())]
+        return "|".join(kinds) or "anything"
 
     def _properties(self) -> Json:
         found: Json = {}

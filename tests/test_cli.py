@@ -482,9 +482,11 @@ def here(folder, monkeypatch, capfd):
 def test_inspect_shows_what_a_server_offers(here):
     code, out, _ = here("inspect", "server.py")
     assert code == 0
-    assert re.search(r"^Tools\n +add\(a, b\?\) +Add two numbers\.$", out, re.MULTILINE)
-    assert re.search(r"^Resources\n +notes://a +Some notes\.$", out, re.MULTILINE)
-    assert re.search(r"^Prompts\n +greet\(name, mood\?\) +Greet somebody\.$", out, re.MULTILINE)
+    add = r"^Tools \(10\)\n  add +Add two numbers\.\n    a +integer, required\n    b +number, default 0\.5$"
+    assert re.search(add, out, re.MULTILINE)
+    assert re.search(r"^Resources \(1\)\n  notes://a +Some notes\.$", out, re.MULTILINE)
+    greet = r"^Prompts \(1\)\n  greet +Greet somebody\.\n    name +required\n    mood +optional$"
+    assert re.search(greet, out, re.MULTILINE)
     assert "Templates" not in out
 
 
@@ -514,7 +516,7 @@ def test_a_server_with_nothing_says_so(here, folder):
 
 
 def test_a_command_is_a_target_too(here):
-    assert "add(a, b?)" in here("inspect", "--", *command("run", "server.py"))[1]
+    assert "Add two numbers." in here("inspect", "--", *command("run", "server.py"))[1]
     code, out, _ = here("call", "add", "a=1", "--", *command("run", "server.py"))
     assert (code, out) == (0, "1 and 0.5\n")
 

@@ -1,11 +1,18 @@
 """What people are used to from other command lines, and what they mistype."""
 
+import os
+import pty
+import re
+import subprocess
+from contextlib import suppress
+
 import pytest
-from test_cli import folder, here  # noqa: F401  (fixtures)
+from test_cli import ENVIRONMENT, PATIENCE, command, folder, here  # noqa: F401  (fixtures)
 
 from mcp_trio import cli
 from mcp_trio.cli_types import Parser
 from mcp_trio.loading import Problem
+from mcp_trio.terminal import table
 
 
 def where(*arguments):
@@ -81,6 +88,95 @@ def test_a_switch_of_the_environment_is_1_or_0(monkeypatch):
     monkeypatch.setenv("MCP_TRIO_CORS", "perhaps")
     with pytest.raises(Problem, match="MCP_TRIO_CORS: 1 or 0 is wanted, not 'perhaps'"):
         where()
+
+
+# What inspect shows
+
+
+def tool(**about):
+    return {
+        "tools": [{"name": "f", "inputSchema": {}, **about}],
+        "resources": [],
+        "resourceTemplates": [],
+        "prompts": [],
+    }
+
+
+def shown(capsys, **about):
+    print(table(tool(**about)))
+    return capsys.readouterr().out
+
+
+SCHEMA = {
+    "properties": {
+        "units": {"enum": ["metric", "imperial"], "default": "metric", "description": "of\n  measure"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "at": {"anyOf": [{"$ref": "#/$defs/Point"}, {"type": "null"}], "default": None},
+        "any": True,
+    },
+    "required": ["tags"],
+    "$defs": {"Point": {"type": "object"}},
+}
+
+
+def test_inspect_names_types_defaults_and_what_is_required(capsys):
+    assert shown(capsys, description="Does\nit.\n\nAt length.", inputSchema=SCHEMA) == (
+        "Tools (1)\n"
+        "  f        Does it.\n"
+        '    units  metric|imperial, default "metric": of measure\n'
+        "    tags   array of string, required\n"
+        "    at     null|object, default null\n"
+        "    any    anything, optional\n"
+    )
+
+
+def test_what_is_no_terminal_gets_a_line_each_however_long(capsys):
+    assert shown(capsys, description="long " * 100).count("\n") == 2
+    assert "\x1b" not in shown(capsys, description="long")
+
+
+def test_a_strangers_text_moves_no_cursor(capsys):
+    out = shown(capsys, name="\x1b[2Jf", description="a\x1b]0;title\x07b\x9bc")
+    assert out == "Tools (1)\n  [2Jf  a]0;titlebc\n"
+
+
+def test_colour_is_for_terminals_and_as_the_environment_wants_it(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[1mTools" in shown(capsys)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in shown(capsys)
+
+
+def at_terminal(folder, *arguments, columns=80, **environment):  # noqa: F811
+    """What a command writes to a terminal."""
+    ours, its = pty.openpty()
+    process = subprocess.Popen(
+        command(*arguments),
+        cwd=folder,
+        env={**ENVIRONMENT, "TERM": "xterm", "NO_COLOR": "", "FORCE_COLOR": "", **environment, "COLUMNS": str(columns)},
+        stdin=subprocess.DEVNULL,
+        stdout=its,
+        stderr=its,
+    )
+    os.close(its)
+    seen = b""
+    try:
+        with suppress(OSError):  # Linux says so at the end
+            while chunk := os.read(ours, 4096):
+                seen += chunk
+    finally:
+        os.close(ours)
+        process.wait(PATIENCE)
+    return seen.decode().replace("\r\n", "\n")
+
+
+def test_a_terminal_gets_colours_and_lines_that_fit(tmp_path):
+    coloured = at_terminal(tmp_path, "inspect", columns=60)
+    assert "\x1b[1mTools (11)\x1b[0m\n" in coloured
+    plain = at_terminal(tmp_path, "inspect", columns=60, NO_COLOR="1")
+    assert "\x1b" not in plain
+    assert plain == re.sub(r"\x1b\[\d+m", "", coloured)
+    assert max(map(len, plain.splitlines())) <= 60
 
 
 # Mistakes
