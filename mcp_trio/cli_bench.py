@@ -67,15 +67,18 @@ def bench(options: argparse.Namespace) -> int:
 
     The exit code is 1 where calls have failed.
     """
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from .terminal import as_json
+    from .terminal import as_json, bar
 
     numbers = options.at_once or AT_ONCE[_way(options)]
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
-        bar = progress.add_task("measuring", total=len(numbers) * options.seconds * (1 + WARM_UP))
-        report = _measured(options, numbers, lambda seconds: progress.advance(bar, seconds))
+    total, spent = len(numbers) * options.seconds * (1 + WARM_UP), 0.0
+
+    def advance(seconds: float) -> None:
+        nonlocal spent
+        spent += seconds
+        tell(round(spent), round(total), "seconds of measuring")
+
+    with bar() as tell:
+        report = _measured(options, numbers, advance)
     if options.svg:
         _draw(report, options.svg)
     if options.json:

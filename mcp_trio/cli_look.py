@@ -133,10 +133,13 @@ def _object(text: str) -> Json:
 
 
 async def _show_progress(client: Client) -> None:
-    shown = 0
-    while True:
-        heard = await client.hear("notifications/progress", shown + 1)
-        for params in [message["params"] for message in heard[shown:]]:
-            of = f"/{params['total']:g}" if "total" in params else ""
-            print(f"{params['progress']:g}{of} {params.get('message', '')}".rstrip(), file=sys.stderr)
-        shown = len(heard)
+    from .terminal import bar
+
+    heard = await client.hear("notifications/progress")
+    with bar() as tell:
+        while True:
+            params = heard[-1].get("params", {})
+            done, total = (params.get(key) for key in ("progress", "total"))
+            if isinstance(done, int | float) and isinstance(total, int | float | None):
+                tell(done, total, str(params.get("message", "")))
+            heard = await client.hear("notifications/progress", len(heard) + 1)

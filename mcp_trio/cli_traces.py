@@ -15,7 +15,7 @@ import trio
 
 from .cli_types import DEMO, PROG, SPEC_HELP, address, one_of, timeout
 from .loading import Problem
-from .terminal import in_colour
+from .terminal import bar, in_colour
 
 if TYPE_CHECKING:
     import argparse
@@ -70,12 +70,12 @@ def replay(options: argparse.Namespace) -> int:
         raise Problem(f"replay wants a trace (*.jsonl, or a folder) before the target {target}")
     paths = runs.files(map(Path, words))
     patient = options.update or options.stabilise
-    act = partial(runs.replay_all, paths, target, options.over, options.timeout, patient, _progress)
+    act = partial(runs.replay_all, paths, target, options.over, options.timeout, patient)
     logging.getLogger("mcp_trio").addHandler(logging.NullHandler())  # the servers', which say what the traces hold
 
     def replayed() -> list[runs.Result]:
-        with redirect_stdout(sys.stderr):  # what servers in this process print
-            return trio.run(act)
+        with redirect_stdout(sys.stderr), bar() as tell:  # what servers in this process print
+            return trio.run(act, lambda done, all: tell(done, all, "replays"))
 
     results = replayed()
     if options.stabilise:
@@ -98,11 +98,6 @@ def replay(options: argparse.Namespace) -> int:
 
 def _is_trace(word: str) -> bool:
     return word.endswith(".jsonl") or os.path.isdir(word)
-
-
-def _progress(done: int, all: int) -> None:
-    if sys.stderr.isatty():
-        print(f"\r{done} of {all} replays" if done < all else "\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 # show

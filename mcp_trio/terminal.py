@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -16,6 +17,9 @@ from .loading import Problem
 from .protocol.model import Json
 from .values import Schema, value_of
 
+# Says how much is done, of how much, and what.
+Tell = Callable[[float, float | None, str], None]
+
 
 def as_json(value: Any) -> str:
     """JSON for people."""
@@ -25,6 +29,27 @@ def as_json(value: Any) -> str:
 def in_colour() -> bool:
     """Whether what is printed may be coloured: at a terminal, and by FORCE_COLOR, but never against NO_COLOR."""
     return not os.environ.get("NO_COLOR") and bool(os.environ.get("FORCE_COLOR") or sys.stdout.isatty())
+
+
+@contextmanager
+def bar() -> Iterator[Tell]:
+    """A bar on stderr for what takes long, where that is a terminal, which is gone in the end."""
+    if not sys.stderr.isatty():
+        yield lambda done, total, what: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = BarColumn(), TextColumn("{task.description}", markup=False)
+    console = Console(stderr=True, force_terminal=True)
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as drawn:
+        task = drawn.add_task("", total=None)
+
+        def tell(done: float, total: float | None, what: str) -> None:
+            far = f"{done:.4g}" if total is None else f"{done:.4g}/{total:.4g}"
+            drawn.update(task, completed=done, total=total, description=f"{far} {_shown(what)}")
+
+        yield tell
 
 
 # What a server offers

@@ -602,7 +602,7 @@ def test_a_question_is_answered_at_the_terminal(tmp_path):
 
 
 def test_progress_is_shown_at_a_terminal(tmp_path):
-    with terminal(tmp_path, "call", "mcp_trio.demo", "count_slowly", "steps=2", "seconds=0.01") as (process, screen):
+    with terminal(tmp_path, "call", "mcp_trio.demo", "count_slowly", "steps=2", "seconds=0.3") as (process, screen):
         assert process.stdout.read() == b"Counted to 2\n"
         assert "1/2 step 1 of 2" in read_until(screen, b"1 of 2")
 

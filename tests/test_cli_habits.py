@@ -7,7 +7,7 @@ import subprocess
 from contextlib import suppress
 
 import pytest
-from test_cli import ENVIRONMENT, PATIENCE, command, folder, here  # noqa: F401  (fixtures)
+from test_cli import ENVIRONMENT, PATIENCE, ROOT, command, folder, here  # noqa: F401  (fixtures)
 
 from mcp_trio import cli
 from mcp_trio.cli_types import Parser
@@ -177,6 +177,42 @@ def test_a_terminal_gets_colours_and_lines_that_fit(tmp_path):
     assert "\x1b" not in plain
     assert plain == re.sub(r"\x1b\[\d+m", "", coloured)
     assert max(map(len, plain.splitlines())) <= 60
+
+
+# Bars on what takes long
+
+
+TOLD = """
+from mcp_trio import Context, Server
+server = Server("a")
+
+@server.tool
+async def work(ctx: Context, total: float | None = None) -> str:
+    await ctx.progress(1, total, "\\x1b[2Jdigging")
+    await __import__("trio").sleep(0.3)
+    return "done"
+"""
+
+
+@pytest.mark.parametrize(("pairs", "far"), [([], "1 [2Jdigging"), (["total=4"], "1/4 [2Jdigging")])
+def test_progress_is_a_bar_that_is_gone_in_the_end(folder, pairs, far):  # noqa: F811
+    (folder / "told.py").write_text(TOLD, encoding="utf-8")
+    seen = at_terminal(folder, "call", "told.py", "work", *pairs, NO_COLOR="1")
+    assert far in seen
+    assert seen.endswith("done\n")
+    assert "\x1b[2K" in seen[seen.rindex(far) :]  # the line is taken away
+
+
+def test_replays_and_measurements_have_the_same_bar(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes((ROOT / "traces" / "2025-11-25" / "ping.jsonl").read_bytes())
+    assert "━ 6/6 replays" in at_terminal(tmp_path, "replay", "a.jsonl", "mcp_trio.demo", NO_COLOR="1")
+    measured = at_terminal(tmp_path, "bench", "--seconds", "0.5", "--at-once", "1", "mcp_trio.demo", NO_COLOR="1")
+    assert re.search(r"━ 1/1 seconds of measuring", measured)
+
+
+def test_where_there_is_no_terminal_there_is_no_bar(folder, here):  # noqa: F811
+    (folder / "told.py").write_text(TOLD, encoding="utf-8")
+    assert here("call", "told.py", "work") == (0, "done\n", "")
 
 
 # Mistakes
