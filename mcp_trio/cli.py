@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import trio
 
-from . import Server, __version__, cli_access, cli_bench, cli_config, cli_look, cli_traces
+from . import Server, __version__, cli_access, cli_bench, cli_completion, cli_config, cli_look, cli_traces
 from .cli_types import (
     DEMO,
     PROG,
@@ -187,7 +187,7 @@ SETTINGS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "grace": ("SECONDS", seconds, "what running requests get at the end (5)"),
     "timeout": ("SECONDS", timeout, "for each tool that has none of its own"),
     "profile": ("NAME", one_of(PROFILES), "pocket: for small agents"),
-    "log_level": ("LEVEL", lambda text: one_of(LOG_LEVELS)(text.lower()), ", ".join(LOG_LEVELS)),
+    "log_level": ("LEVEL", one_of(LOG_LEVELS), ", ".join(LOG_LEVELS)),
 }
 
 
@@ -314,5 +314,6 @@ COMMANDS = {
     "bench": Command(cli_bench.arguments, cli_bench.bench, "server.py add a=1 b=2"),
     "token": Command(cli_access.arguments, cli_access.token, "alice --scope admin"),
     "config": Command(cli_config.arguments, cli_config.config, "server.py --into .cursor/mcp.json"),
+    "completion": Command(cli_completion.arguments, cli_completion.completion, "bash"),
     "version": Command(_version_arguments, _version, ""),
 }

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Iterable
+from typing import NoReturn
 
 from .loading import FORMS, NAMES, did_you_mean
 from .protocol.revisions import REVISIONS
@@ -64,15 +64,18 @@ def timeout(text: str) -> float:
     return number
 
 
-def one_of(words: Sequence[str] | dict[str, Any]) -> Callable[[str], str]:
+class one_of:
     """One of some words."""
 
-    def one(text: str) -> str:
-        if text not in words:
-            raise argparse.ArgumentTypeError(f"{' or '.join(words)} is wanted, not {text!r}")
-        return text
+    def __init__(self, words: Iterable[str]) -> None:
+        self.words = tuple(words)
 
-    return one
+    def __call__(self, text: str) -> str:
+        word = text if text in self.words else text.lower()
+        if word not in self.words:
+            hint = did_you_mean(text, self.words)
+            raise argparse.ArgumentTypeError(f"{' or '.join(self.words)} is wanted, not {text!r}{hint}")
+        return word
 
 
 def switch(text: str) -> bool:
