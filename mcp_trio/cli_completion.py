@@ -54,9 +54,14 @@ function __mcp_trio
     set -l words (commandline -opc)
     set -l program $words[1]
     set -e words[1]
-    $program completion fish -- $words (commandline -ct) 2> /dev/null
+    set -l found ($program completion fish -- $words (commandline -ct) 2> /dev/null)
+    if set -q found[1]
+        printf '%s\n' $found
+    else
+        __fish_complete_path (commandline -ct)
+    end
 end
-complete -c mcp-trio -a '(__mcp_trio)'
+complete -c mcp-trio -f -a '(__mcp_trio)'
 """,
 }
 
