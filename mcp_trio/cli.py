@@ -15,7 +15,6 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
 import trio
 
 from . import Server, __version__, cli_access, cli_bench, cli_completion, cli_config, cli_look, cli_traces
@@ -124,14 +123,15 @@ def _leaves(error: BaseException, notes: Sequence[str] = ()) -> list[BaseExcepti
 def _line(error: BaseException) -> str | None:
     """An exception in one line; None where it needs its traceback."""
     from .client import RemoteError, ServerGone
+    from .client_messages import NoMessage
 
     if LIFESPAN_FAILED in getattr(error, "__notes__", ()):
         return f"{what_and_where(error)}, {LIFESPAN_FAILED}"
-    if isinstance(error, msgspec.DecodeError):
-        return "what answered is no MCP server: it wrote a line that is not JSON"
     if isinstance(error, RemoteError):
         return f"the server answered with an error: {error}"
-    return str(error) if isinstance(error, Problem | ServerGone | OSError) else None
+    if isinstance(error, trio.BrokenResourceError):
+        return str(error) or f"the connection broke: {error.__cause__ or 'the other end has closed it'}"
+    return str(error) if isinstance(error, Problem | NoMessage | ServerGone | OSError) else None
 
 
 def _overview() -> str:

@@ -30,8 +30,9 @@ MAY_IMPORT = {
     "server": {"protocol", "server"},
     "transports": LOW,
     "serve": LOW | {"serve"},
-    "client": LOW | {"client", "client_wires"},
-    "client_wires": LOW | {"client_sse", "client_wires"},
+    "client": LOW | {"client", "client_messages", "client_wires"},
+    "client_wires": LOW | {"client_messages", "client_sse", "client_wires"},
+    "client_messages": set(),
     "client_sse": set(),
     "demo": LOW | {"mcp_trio", "demo"},
     "loading": LOW | {"mcp_trio", "loading"},
@@ -52,7 +53,7 @@ MAY_IMPORT = {
     "cli_completion": ABOVE_CLIENT | {"loading", "testing", "cli_types", "cli"},
     "reload": LOW | {"mcp_trio", "loading", "reload"},
     "cli": ABOVE_CLIENT
-    | {"console", "loading", "reload", "terminal", "cli"}
+    | {"client_messages", "console", "loading", "reload", "terminal", "cli"}
     | {"cli_access", "cli_bench", "cli_completion", "cli_config", "cli_look", "cli_traces", "cli_types"},
     "__main__": {"cli"},
 }
