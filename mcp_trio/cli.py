@@ -9,8 +9,9 @@ import argparse
 import inspect
 import logging
 import os
+import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,7 +26,11 @@ from .cli_types import (
     Parser,
     address,
     at_terminal,
+    leaves,
     listed,
+    listening,
+    must_be_a_pair,
+    must_lead_somewhere,
     one_of,
     port,
     seconds,
@@ -63,7 +68,18 @@ class Command(NamedTuple):
 
 def main(given: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit code."""
-    words = list(sys.argv[1:] if given is None else given)
+    try:
+        try:
+            return _main(list(sys.argv[1:] if given is None else given))
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # while what comes of it can be told
+    except BrokenPipeError:  # whoever reads has had enough, as in `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+
+
+def _main(words: list[str]) -> int:
     if words and words[0] in ("-h", "--help", "help"):
         print(_overview())
         return 0
@@ -73,6 +89,8 @@ def main(given: Sequence[str] | None = None) -> int:
         words.insert(0, "run")
     try:
         return _run(words[0], words[1:])
+    except BrokenPipeError:
+        raise
     except (Exception, KeyboardInterrupt, BaseExceptionGroup) as error:
         if (code := _failed(error)) is None:
             raise
@@ -93,6 +111,8 @@ def _run(name: str, words: list[str]) -> int:
     command.arguments(parser)
     end = words.index("--") if "--" in words else len(words)
     options = parser.parse_intermixed_args(words[:end])
+    for word in words[:end]:
+        must_lead_somewhere(word)
     options.command = words[end + 1 :]
     waits = inspect.iscoroutinefunction(command.run)
     code: int = trio.run(command.run, options) if waits else command.run(options)
@@ -101,7 +121,7 @@ def _run(name: str, words: list[str]) -> int:
 
 def _failed(error: BaseException) -> int | None:
     """The exit code for exceptions that are told in a line each; None where one needs its traceback."""
-    problems = _leaves(error)
+    problems = leaves(error)
     if any(isinstance(problem, KeyboardInterrupt) for problem in problems):
         return 130
     lines = [_line(problem) for problem in problems]
@@ -112,14 +132,6 @@ def _failed(error: BaseException) -> int | None:
     return 2
 
 
-def _leaves(error: BaseException, notes: Sequence[str] = ()) -> list[BaseException]:
-    """What groups are made of; what was noted on a group is noted on each."""
-    error.__notes__ = [*notes, *getattr(error, "__notes__", ())]
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for inner in error.exceptions for leaf in _leaves(inner, error.__notes__)]
-    return [error]
-
-
 def _line(error: BaseException) -> str | None:
     """An exception in one line; None where it needs its traceback."""
     from .client import RemoteError, ServerGone
@@ -127,6 +139,8 @@ def _line(error: BaseException) -> str | None:
 
     if LIFESPAN_FAILED in getattr(error, "__notes__", ()):
         return f"{what_and_where(error)}, {LIFESPAN_FAILED}"
+    if isinstance(error, RemoteError) and error.is_ours:
+        return f"no answer from the server: {error.message}"
     if isinstance(error, RemoteError):
         return f"the server answered with an error: {error}"
     if isinstance(error, trio.BrokenResourceError):
@@ -227,19 +241,22 @@ def _settle_where(options: argparse.Namespace) -> None:
 
 def _serve(options: argparse.Namespace) -> int:
     """Serve a SPEC, or the demo server."""
+    from .client import is_url
     from .transports.stdio import claim
 
     if options.command:
         raise Problem(
             f"run serves a SPEC, not a command; to look at one: {PROG} inspect -- {' '.join(options.command)}"
         )
+    if is_url(options.spec):
+        raise Problem(f"run serves a SPEC, not a URL; to look at what is there: {PROG} inspect {options.spec}")
     _fill_from_environment(options)
     _settle_where(options)
     level = (options.log_level or "warning").upper()
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
     on_stdio, by_hand = options.stdio or not (options.http or options.ws), at_terminal()
     with claim() if on_stdio else nullcontext(False) as stdio:  # before the user's module is imported, which may print
-        server = load(options.spec or DEMO)
+        server = load(DEMO if options.spec is None else options.spec)
         reloader = _reloader(server, options.spec) if options.reload else None
         server.grace = server.grace if options.grace is None else options.grace
         server.timeout = server.timeout if options.timeout is None else options.timeout
@@ -268,16 +285,24 @@ async def _serve_and_say(
 
     if (options.tls_cert is None) != (options.tls_key is None):
         raise Problem("--tls-cert and --tls-key go together")
+    if options.tls_cert is not None:
+        must_be_a_pair(options.tls_cert, options.tls_key)
     chosen = {name: getattr(options, name) for name in ("http", "ws", "http_engine", "path", "cors")}
     chosen |= {"allowed_hosts": options.allowed_host, "allowed_origins": options.allowed_origin}
     chosen["tls"] = options.tls_cert and (options.tls_cert, options.tls_key)
     start = partial(serve, server, stdio=stdio, **{name: value for name, value in chosen.items() if value})
+    places = [place for place in (options.http, options.ws) if place]
+    with listening(*places):
+        await _serve_beside(start, server.info.name, reloader)
+
+
+async def _serve_beside(start: Callable[..., Awaitable[None]], name: str, reloader: Reloader | None) -> None:
     async with trio.open_nursery() as beside:
         if reloader is not None:
             beside.start_soon(reloader.follow)
         async with trio.open_nursery() as nursery:
             for url in await nursery.start(start):
-                print(f"Serving {server.info.name!r} on {url}", file=sys.stderr)
+                print(f"Serving {name!r} on {url}", file=sys.stderr)
         beside.cancel_scope.cancel()
 
 

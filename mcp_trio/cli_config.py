@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .cli_types import PROG, SPEC_HELP, one_of
+from .cli_types import DEMO, PROG, SPEC_HELP, one_of
 from .client import is_url
 from .loading import Problem, absolute, import_root, load
 from .protocol.model import Json
@@ -69,9 +69,9 @@ def config(options: argparse.Namespace) -> int:
     name, host = options.name, options.host or _host_of(options.into)
     if options.http:
         entry = _to_reach(options.http, host)
-    if not options.http or options.spec:
+    if not options.http or options.spec is not None:
         with redirect_stdout(sys.stderr):  # what the SPEC prints
-            server = load(options.spec or f"{__package__}.demo")
+            server = load(DEMO if options.spec is None else options.spec)
         name = name or re.sub(r"[^\w-]+", "-", server.info.name, flags=re.ASCII).strip("-")
     if not name:
         raise Problem("--name NAME is wanted: what the host is to call the server")

@@ -39,7 +39,7 @@ async def _client(spec: str | None, options: argparse.Namespace, **about: Any) -
         if options.command or client.is_url(spec):
             found = client.connect(options.command or str(spec), revision, **about)
         else:
-            found = testing.connect(load(spec or DEMO), revision, **about)
+            found = testing.connect(load(DEMO if spec is None else spec), revision, **about)
         async with found as connected:
             yield connected
 
@@ -48,6 +48,7 @@ async def _client(spec: str | None, options: argparse.Namespace, **about: Any) -
 
 
 def inspect_arguments(parser: Parser) -> None:
+    """What inspect takes."""
     parser.usage = f"{PROG} inspect [--json] [--revision DATE] [SPEC | URL | -- COMMAND...]"
     parser.add_argument("spec", nargs="?", metavar="SPEC", help=SPEC_HELP)
     parser.add_argument("--json", action="store_true", help="print it as the wire has it")
@@ -85,6 +86,7 @@ async def _listed(list_all: Callable[[], Any]) -> list[Json]:
 
 
 def call_arguments(parser: Parser) -> None:
+    """What call takes."""
     parser.usage = (
         f"{PROG} call [--json OBJECT] [--revision DATE] SPEC|URL TOOL [KEY=VALUE...]\n"
         f"       {PROG} call [--json OBJECT] [--revision DATE] TOOL [KEY=VALUE...] -- COMMAND..."

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from .cli_types import DEMO, PROG, SPEC_HELP, address, one_of, timeout
+from .cli_types import DEMO, PROG, SPEC_HELP, address, listening, one_of, timeout
 from .loading import Problem
 from .terminal import bar, in_colour
 
@@ -172,7 +172,8 @@ def record(options: argparse.Namespace) -> int:
         if not options.listen:
             command = options.command or [sys.executable, "-m", "mcp_trio", "run", spec]
             return trio.run(record_stdio, command, recorder)
-        trio.run(_record_network, url, spec, options.listen, recorder)
+        with listening(options.listen):
+            trio.run(_record_network, url, spec, options.listen, recorder)
         return 0
     except (OSError, ValueError) as error:
         raise Problem(f"nothing can be recorded: {error}") from None

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import math
+import os
+import socket
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NoReturn
+from urllib.parse import urlsplit
 
-from .loading import FORMS, NAMES, did_you_mean
+from .loading import FORMS, NAMES, Problem, did_you_mean
 from .protocol.revisions import REVISIONS
 
 PROG = "mcp-trio"
@@ -93,3 +98,57 @@ def listed(text: str) -> list[str]:
 def at_terminal() -> bool:
     """Whether somebody may type."""
     return sys.stdin is not None and sys.stdin.isatty()
+
+
+def must_lead_somewhere(word: str) -> None:
+    """A URL, where a word is one, has a host, and a port that there is. Raises Problem."""
+    from .client import is_url
+
+    try:
+        parts = urlsplit(word) if is_url(word) else None
+        wrong = "" if parts is None or (parts.hostname and parts.port != 0) else "it has no host, or no port"
+    except ValueError as error:
+        wrong = str(error)
+    if wrong:
+        raise Problem(f"{word} is no URL of a server: {wrong}; one such as http://127.0.0.1:8000/mcp is wanted")
+
+
+def must_be_a_pair(certificate: str, key: str) -> None:
+    """Files that TLS can be served with. Raises Problem."""
+    import ssl
+
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
+    except OSError as error:
+        missing = next((file for file in (certificate, key) if not os.path.isfile(file)), None)
+        why = f"there is no file {missing}" if missing else f"as they are no certificate and its key ({error})"
+        raise Problem(f"--tls-cert {certificate} and --tls-key {key} cannot be used: {why}") from None
+
+
+# What keeps one from listening, and what to do about it.
+WHY_NOT = {
+    errno.EADDRINUSE: "is taken already; give another port, or 0 for any that is free",
+    errno.EADDRNOTAVAIL: "is no address of this machine; leave the host out, or give 0.0.0.0 for all addresses",
+    errno.EACCES: "is not yours to take; give a port from 1024 on",
+}
+
+
+@contextmanager
+def listening(*places: str) -> Iterator[None]:
+    """While something begins to listen in these places; why it cannot is told with them. Raises Problem."""
+    try:
+        yield
+    except (OSError, BaseExceptionGroup) as error:
+        for leaf in leaves(error):
+            why = "names no host that is known" if isinstance(leaf, socket.gaierror) else None
+            if isinstance(leaf, OSError) and not leaf.__notes__ and (why := why or WHY_NOT.get(leaf.errno or 0)):
+                raise Problem(f"{' or '.join(places)} {why}") from None
+        raise
+
+
+def leaves(error: BaseException, notes: Sequence[str] = ()) -> list[BaseException]:
+    """What groups are made of; what was noted on a group is noted on each."""
+    error.__notes__ = [*notes, *getattr(error, "__notes__", ())]
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in leaves(inner, error.__notes__)]
+    return [error]

@@ -51,6 +51,7 @@ class RemoteError(Exception):
         self.code: int = error.get("code", 0)
         self.message: str = error.get("message", "")
         self.data: Any = error.get("data")
+        self.is_ours: bool = error.get("ours", False)  # it was made here, as no answer has come
 
 
 class ServerGone(Exception):

@@ -27,6 +27,8 @@ from .transports.memory import MemoryWire, memory_pair
 Fields = list[tuple[bytes, bytes]]
 # Seconds before a stream that has ended is asked for again, where the server has not said.
 PATIENCE = 1.0
+# Seconds in which a WebSocket has to be open.
+TO_OPEN = 10.0
 
 
 class Response:
@@ -272,7 +274,7 @@ class HttpWire:
                             self._take(event.data.encode(), owed, response)
             except (OSError, trio.BrokenResourceError) as problem:
                 if message or isinstance(problem, OSError):  # else nobody is there just now
-                    self._fail(owed, str(problem))
+                    self._fail(owed, str(problem) or f"the connection broke: {problem.__cause__}")
                     return
             finally:
                 accepted.set()
@@ -316,7 +318,7 @@ class HttpWire:
             error = msgspec.json.decode(body)["error"]
         except (msgspec.DecodeError, RecursionError, UnicodeError, TypeError, KeyError):
             shown = " ".join(body[:200].decode(errors="replace").split())
-            error = {"code": -32603, "message": f"{what} {shown}".strip()}
+            error = {"code": -32603, "message": f"{what} {shown}".strip(), "ours": True}
         for asked in owed:
             self.put(jsonrpc.encode_error(asked["id"], error))
         owed.clear()
@@ -409,7 +411,7 @@ async def open_websocket(url: str) -> AsyncIterator[MemoryWire]:
         with suppress(ConnectionClosed):  # which the reader sees too
             await connection.send_message(message.decode())
 
-    opened = open_websocket_url(url, subprotocols=["mcp"], max_message_size=2**62)
+    opened = open_websocket_url(url, subprotocols=["mcp"], max_message_size=2**62, connect_timeout=TO_OPEN)
     try:
         async with opened as connection, _carried(said(), say) as wire:
             yield wire

@@ -144,7 +144,8 @@ def what_and_where(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         what = f"it calls sys.exit({error.code if error.code is not None else ''})"
     elif isinstance(error, SyntaxError):
-        return f"{type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"
+        where = f" ({error.filename}, line {error.lineno})" if error.filename else ""
+        return f"{type(error).__name__}: {error.msg}{where}"
     else:
         what = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
     frames = traceback.extract_tb(error.__traceback__)

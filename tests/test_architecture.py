@@ -44,7 +44,7 @@ MAY_IMPORT = {
     "console": ABOVE_CLIENT | {"console"},
     "mcp_trio": LOW | {"serve", "client"},
     "pytest_plugin": {"loading", "testing", "trace"},
-    "cli_types": LOW | {"serve", "loading", "cli_types"},
+    "cli_types": LOW | {"serve", "client", "loading", "cli_types"},
     "cli_traces": ABOVE_CLIENT | {"loading", "terminal", "cli_types"},
     "cli_bench": ABOVE_CLIENT | {"bench", "loading", "terminal", "values", "cli_types"},
     "cli_look": ABOVE_CLIENT | {"loading", "terminal", "testing", "values", "cli_types"},

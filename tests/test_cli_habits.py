@@ -3,7 +3,10 @@
 import os
 import pty
 import re
+import signal
+import socket
 import subprocess
+import threading
 from contextlib import suppress
 
 import pytest
@@ -224,12 +227,103 @@ MISTAKES = {
     "a flag of call": ("call --jsn {} server.py add", "(did you mean --json?)"),
     "a port": ("run -p http", "--port: a port is wanted, a number up to 65535 such as 8000, not 'http'"),
     "a transport": ("run -t htp", "stdio or http or streamable-http or sse or ws is wanted, not 'htp'"),
+    "a call of a tool": ("call server.py ad a=1", "there is no tool 'ad' (did you mean add?), only add, wait_for_ever"),
+    "nothing given": ("call server.py add", "add wants a=INTEGER"),
+    "no text": ("run null.py", "null.py cannot be imported: SyntaxError: source code string cannot contain null bytes"),
+    "no UTF-8": ("run binary.py", "binary.py, line 1)"),
+    "a variable that is empty": ("run :", "what follows the colon is no name"),
+    "a URL to serve": ("run http://127.0.0.1:1/mcp", "to look at what is there: mcp-trio inspect http://127.0.0.1:1"),
+    "a host that is not here": (
+        "run server.py -H 192.0.2.1 -p 0",
+        "[192.0.2.1]:0 is no address of this machine; leave",
+    ),
+    "no certificate": ("run server.py --http 0 --tls-cert a --tls-key b", "cannot be used: there is no file a"),
+    "a bad certificate": (
+        "run server.py --http 0 --tls-cert server.py --tls-key server.py",
+        "--tls-cert server.py and --tls-key server.py cannot be used: as they are no certificate and its key",
+    ),
+    "no such port": (
+        "inspect http://127.0.0.1:99999/mcp",
+        "is no URL of a server: Port out of range 0-65535; one such",
+    ),
+    "no host": ("inspect http:///mcp", "it has no host, or no port; one such as http://127.0.0.1:8000/mcp is wanted"),
+    "no URL": ("call ws://[::1/mcp add", "is no URL of a server: Invalid IPv6 URL; one such as"),
+    "nobody at HTTP": ("inspect http://127.0.0.1:1/mcp", "no answer from the server: all attempts to connect to"),
+    "nobody at HTTP+SSE": ("inspect http://127.0.0.1:1/sse", "all attempts to connect to 127.0.0.1:1 failed"),
+    "a number for a server": (
+        "inspect -- echo 5",
+        "what answered is no MCP server: it wrote '5', which is not JSON-RPC",
+    ),
+    "what sends all back": ("inspect -- cat", "the server answered with an error: Method not found: initialize"),
     "reload of nothing": ("run --reload", "--reload wants a SPEC, as in: mcp-trio run server.py --reload"),
 }
 
 
 @pytest.mark.parametrize(("line", "says"), MISTAKES.values(), ids=MISTAKES)
-def test_a_mistake_is_told_with_what_to_type_instead(here, line, says):  # noqa: F811
+def test_a_mistake_is_told_with_what_to_type_instead(here, folder, line, says):  # noqa: F811
+    (folder / "null.py").write_bytes(b"a\0b")
+    (folder / "binary.py").write_bytes(b"\xff\xfe")
     code, out, err = here(*line.split())
+    assert (code, out.replace("printed at import\n", "")) == (2, "")
+    (told,) = [line for line in err.splitlines() if " at import" not in line]
+    assert says in told
+
+
+@pytest.mark.parametrize("line", ["run server.py --http {}", "run server.py --ws {}", "record -o a.jsonl --listen {}"])
+def test_a_port_that_is_taken_is_named(here, folder, line):  # noqa: F811
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, _, err = here(*line.format(port).split())
+    assert code == 2
+    assert f"mcp-trio: {port} is taken already; give another port, or 0 for any that is free\n" in err
+    assert not (folder / "a.jsonl").exists()
+
+
+def speaks(answer):
+    """A program that answers the first connection with that; its port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        with listener, listener.accept()[0] as connection:
+            connection.recv(4096)
+            connection.sendall(answer)
+
+    threading.Thread(target=serve).start()
+    return listener.getsockname()[1]
+
+
+BROKEN = {
+    "another protocol": ("http", "/mcp", b"SSH-2.0\r\n", "no answer from the server: the answer is no HTTP"),
+    "another protocol for HTTP+SSE": ("http", "/sse", b"SSH-2.0\r\n", "the answer is no HTTP"),
+    "no TLS": ("https", "/mcp", b"HTTP/1.1 400 Bad Request\r\n\r\n", "the connection broke: [SSL"),
+    "no TLS for HTTP+SSE": ("https", "/sse", b"HTTP/1.1 400 Bad Request\r\n\r\n", "the connection broke: [SSL"),
+    "nothing for HTTP+SSE": ("http", "/sse", b"", "the server closed the connection without an answer"),
+    "a page": ("http", "/mcp", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n<p>\r\n", "no message of JSON-RPC: <p>"),
+    "another page": ("http", "/mcp", b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno", "HTTP 404 no"),
+    "no events": (
+        "http",
+        "/sse",
+        b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno",
+        "HTTP 404, no event stream",
+    ),
+}
+
+
+@pytest.mark.parametrize(("scheme", "path", "answer", "says"), BROKEN.values(), ids=BROKEN)
+def test_what_is_no_server_at_a_url_is_told_in_one_line(here, scheme, path, answer, says):  # noqa: F811
+    code, out, err = here("inspect", f"{scheme}://127.0.0.1:{speaks(answer)}{path}")
     assert (code, out, err.count("\n")) == (2, "", 1), err
     assert says in err
+
+
+@pytest.mark.parametrize("arguments", [("inspect", "--json"), ("--help",), ("version",)], ids=" ".join)
+def test_a_reader_that_has_had_enough_is_no_error(tmp_path, arguments):
+    ours, its = os.pipe()
+    os.close(ours)
+    try:
+        done = subprocess.run(
+            command(*arguments), stdout=its, stderr=subprocess.PIPE, cwd=tmp_path, env=ENVIRONMENT, timeout=PATIENCE
+        )
+    finally:
+        os.close(its)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
