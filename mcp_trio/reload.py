@@ -112,7 +112,7 @@ def _take_over(held: Registry[Any], fresh: Registry[Any], from_file: set[str]) -
     """Hold what is fresh, and of the rest what the file never had, as it came later; whether the list is another."""
     later = [item for name, item in held.items() if name not in from_file and name not in fresh]
     items = [*fresh.values(), *later]
-    if [item.listed for item in items] == [item.listed for item in held.values()]:
+    if [(item.listed, item.scopes) for item in items] == [(item.listed, item.scopes) for item in held.values()]:
         for item in items:
             item.number = held[item.name].number
             held[item.name] = item
@@ -133,7 +133,7 @@ def _at_start(server: Server) -> tuple[Any, ...]:
     lifespan = inspect.unwrap(getattr(server._lifespan, "func", server._lifespan))
     code = getattr(lifespan, "__code__", None)
     does = code and (code.co_code, code.co_names, [each for each in code.co_consts if not isinstance(each, CodeType)])
-    return server.info, server.instructions, server.timeout, server.grace, does
+    return server.info, server.instructions, server.access is None, server.timeout, server.grace, does
 
 
 def _is_source(change: object, path: str) -> bool:

@@ -11,8 +11,10 @@ import trio.testing
 from checked import connect as connect_here
 
 import mcp_trio
+from mcp_trio import Principal
 from mcp_trio.client import Client, connect
 from mcp_trio.loading import Problem, load
+from mcp_trio.protocol.errors import InvalidParams
 from mcp_trio.reload import Reloader
 
 REVISION = "2025-11-25"
@@ -124,6 +126,7 @@ async def test_a_body_that_changes_is_run_and_no_list_is_told_of(folder, autojum
     [
         ("Add two", "Sum up two", ["tools"]),
         ("b: int)", "b: int = 1)", ["tools"]),
+        ("@server.tool\n", "@server.tool(scopes={'admin'})\n", ["tools"]),
         ("notes://a", "notes://b", ["resources"]),
         ("notes://of/{name}", "notes://by/{name}", ["templates"]),
         ("greet(name: str)", "greet(name: str, mood: str = '')", ["prompts"]),
@@ -162,6 +165,17 @@ async def test_a_file_with_an_error_leaves_all_as_it_was(folder, capsys, autojum
         assert sys.modules["changing"] is before
         write(folder, FILE + ONE_MORE)
         assert reloader.reload() == ["tools"]
+
+
+async def test_a_tool_whose_scopes_change_is_gone_at_once_for_those_without(folder, autojump_clock):
+    server, reloader = loaded()
+    nobody = Principal("nobody")
+    assert b'"add"' in server.tools.listing(server.revisions.newest_opening, "tools", None, nobody)
+    write(folder, FILE.replace("@server.tool\n", "@server.tool(scopes={'admin'})\n"))
+    reloader.reload()
+    assert b'"add"' not in server.tools.listing(server.revisions.newest_opening, "tools", None, nobody)
+    with pytest.raises(InvalidParams):
+        server.tools.find("add", nobody)
 
 
 def test_neighbours_that_the_file_imports_are_loaded_afresh(folder):
@@ -242,10 +256,16 @@ LIFESPAN = "@server.lifespan\nasync def around():\n    yield {}\n"
     [
         (FILE.replace('("changing")', '("other")'), True),
         (FILE.replace('("changing")', '("changing", instructions="x")'), True),
+        (
+            FILE.replace('("changing")', '("changing", access=token)').replace(
+                "server =", "async def token(t): ...\nserver ="
+            ),
+            True,
+        ),
         (FILE + LIFESPAN.format(2), True),
         ("\n\n" + FILE + LIFESPAN.format(1), False),
     ],
-    ids=["name", "instructions", "lifespan", "none"],
+    ids=["name", "instructions", "access", "lifespan", "none"],
 )
 def test_it_is_said_what_takes_effect_with_the_next_start(folder, capsys, new, said):
     write(folder, FILE + LIFESPAN.format(1))
