@@ -8,41 +8,53 @@ from __future__ import annotations
 import argparse
 import inspect
 import logging
-import math
 import os
+import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, nullcontext, redirect_stdout
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
 import trio
+from msgspec.structs import replace
 
-from . import Server, __version__, cli_access, cli_bench, cli_traces
-from .loading import FORMS, NAMES, Problem, load, what_and_where
+from . import Server, __version__, cli_access, cli_bench, cli_completion, cli_config, cli_look, cli_traces
+from .cli_types import (
+    DEMO,
+    PROG,
+    SPEC_HELP,
+    Parser,
+    address,
+    at_terminal,
+    leaves,
+    listed,
+    listening,
+    must_be_a_pair,
+    must_lead_somewhere,
+    number,
+    one_of,
+    port,
+    rate,
+    seconds,
+    switch,
+    timeout,
+)
+from .loading import Problem, did_you_mean, load, what_and_where
 from .logs import FORMATTERS
-from .protocol.model import Json
 from .protocol.revisions import PROFILES, REVISIONS
 from .server.app import LIFESPAN_FAILED
 
 if TYPE_CHECKING:
-    from .client import Client
+    from .reload import Reloader
 
-PROG = "mcp-trio"
-SPEC_HELP = f"{FORMS} (looks for {', '.join(NAMES)}); default: a demo"
-DEMO = f"{__package__}.demo"
 HTTP_ENGINES = ("native", "hypercorn")
+TRANSPORTS = ("stdio", "http", "streamable-http", "sse", "ws")
+SHORT = {"transport": ["-t"], "port": ["-p"], "host": ["-H"]}
+# Flags without a value; and those that say where to serve, in our way and in the other one.
+SWITCHES = ("cors", "reload", "stdio", "log_arguments")
+PLACES, IN_WORDS = ("stdio", "http", "ws"), ("transport", "port", "host")
 LOG_LEVELS = ("debug", "info", "warning", "error")
-# What a server of any age understands: to those that open a session it is the newest, others agree on less.
-SPOKEN = next(revision.name for revision in reversed(REVISIONS) if revision.opens)
-
-
-class Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; {self.prog} --help says more\n")
 
 
 class Command(NamedTuple):
@@ -60,7 +72,18 @@ class Command(NamedTuple):
 
 def main(given: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit code."""
-    words = list(sys.argv[1:] if given is None else given)
+    try:
+        try:
+            return _main(list(sys.argv[1:] if given is None else given))
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # while what comes of it can be told
+    except BrokenPipeError:  # whoever reads has had enough, as in `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+
+
+def _main(words: list[str]) -> int:
     if words and words[0] in ("-h", "--help", "help"):
         print(_overview())
         return 0
@@ -70,6 +93,8 @@ def main(given: Sequence[str] | None = None) -> int:
         words.insert(0, "run")
     try:
         return _run(words[0], words[1:])
+    except BrokenPipeError:
+        raise
     except (Exception, KeyboardInterrupt, BaseExceptionGroup) as error:
         if (code := _failed(error)) is None:
             raise
@@ -78,7 +103,8 @@ def main(given: Sequence[str] | None = None) -> int:
 
 def _run(name: str, words: list[str]) -> int:
     if name not in COMMANDS:
-        raise Problem(f"there is no command {name!r}, only {', '.join(COMMANDS)}; to serve a file: {PROG} run FILE")
+        hint = did_you_mean(name, COMMANDS).strip(" ()") or f"to serve a file: {PROG} run FILE"
+        raise Problem(f"there is no command {name!r}, only {', '.join(COMMANDS)}; {hint}")
     command = COMMANDS[name]
     parser = Parser(
         prog=f"{PROG} {name}",
@@ -89,6 +115,8 @@ def _run(name: str, words: list[str]) -> int:
     command.arguments(parser)
     end = words.index("--") if "--" in words else len(words)
     options = parser.parse_intermixed_args(words[:end])
+    for word in words[:end]:
+        must_lead_somewhere(word)
     options.command = words[end + 1 :]
     waits = inspect.iscoroutinefunction(command.run)
     code: int = trio.run(command.run, options) if waits else command.run(options)
@@ -97,7 +125,7 @@ def _run(name: str, words: list[str]) -> int:
 
 def _failed(error: BaseException) -> int | None:
     """The exit code for exceptions that are told in a line each; None where one needs its traceback."""
-    problems = _leaves(error)
+    problems = leaves(error)
     if any(isinstance(problem, KeyboardInterrupt) for problem in problems):
         return 130
     lines = [_line(problem) for problem in problems]
@@ -108,25 +136,20 @@ def _failed(error: BaseException) -> int | None:
     return 2
 
 
-def _leaves(error: BaseException, notes: Sequence[str] = ()) -> list[BaseException]:
-    """What groups are made of; what was noted on a group is noted on each."""
-    error.__notes__ = [*notes, *getattr(error, "__notes__", ())]
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for inner in error.exceptions for leaf in _leaves(inner, error.__notes__)]
-    return [error]
-
-
 def _line(error: BaseException) -> str | None:
     """An exception in one line; None where it needs its traceback."""
     from .client import RemoteError, ServerGone
+    from .client_messages import NoMessage
 
     if LIFESPAN_FAILED in getattr(error, "__notes__", ()):
         return f"{what_and_where(error)}, {LIFESPAN_FAILED}"
-    if isinstance(error, msgspec.DecodeError):
-        return "what answered is no MCP server: it wrote a line that is not JSON"
+    if isinstance(error, RemoteError) and error.is_ours:
+        return f"no answer from the server: {error.message}"
     if isinstance(error, RemoteError):
         return f"the server answered with an error: {error}"
-    return str(error) if isinstance(error, Problem | ServerGone | OSError) else None
+    if isinstance(error, trio.BrokenResourceError):
+        return str(error) or f"the connection broke: {error.__cause__ or 'the other end has closed it'}"
+    return str(error) if isinstance(error, Problem | NoMessage | ServerGone | OSError) else None
 
 
 def _overview() -> str:
@@ -146,133 +169,119 @@ def _run_arguments(parser: Parser) -> None:
     parser.add_argument("--stdio", action="store_true", help="serve on standard input and output (the default)")
     parser.add_argument("--log-arguments", action="store_true", help="log what calls were given, too")
     parser.add_argument("--cors", action="store_true", help="let the pages of any site come: for development")
+    parser.add_argument(
+        "--reload",
+        action="store_true",
+        help="offer what a changed file of the SPEC says now; the lifespan and the options of Server(...) stay",
+    )
     for name, (metavar, convert, help) in SETTINGS.items():
-        action = "extend" if convert is _words else "store"
-        flag = f"--{name.replace('_', '-')}"
-        parser.add_argument(flag, metavar=metavar, type=convert, action=action, help=help)
-
-
-def _address(text: str) -> str:
-    from .serve import address
-
-    try:
-        address(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"a number of seconds is wanted, such as 5 or 0.5, not {text!r}")
-    return seconds
-
-
-def _timeout(text: str) -> float:
-    if (seconds := _seconds(text)) == 0:
-        raise argparse.ArgumentTypeError("a timeout of 0 seconds leaves no time for anything")
-    return seconds
-
-
-def _rate(text: str) -> str:
-    from .server.limits import read_rate
-
-    try:
-        read_rate(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text[:18]) > 0 and len(text) < 18):
-        raise argparse.ArgumentTypeError(f"a whole number is wanted, at least 1, not {text!r}")
-    return int(text)
-
-
-def _one_of(words: Sequence[str] | dict[str, Any]) -> Callable[[str], str]:
-    def one(text: str) -> str:
-        if text not in words:
-            raise argparse.ArgumentTypeError(f"{' or '.join(words)} is wanted, not {text!r}")
-        return text
-
-    return one
-
-
-def _words(text: str) -> list[str]:
-    return text.split(",")
+        action = "extend" if convert is listed else "store"
+        flags = [*SHORT.get(name, ()), f"--{name.replace('_', '-')}"]
+        parser.add_argument(*flags, metavar=metavar, type=convert, action=action, help=help)
 
 
 # The flags of `run` that have a value, which MCP_TRIO_<NAME> gives where they are left out.
 SETTINGS: dict[str, tuple[str, Callable[[str], Any], str]] = {
-    "http": ("[HOST:]PORT", _address, "serve over HTTP (and WebSocket) there"),
+    "http": ("[HOST:]PORT", address, "serve over HTTP (and WebSocket) there"),
     "http_engine": (
         "NAME",
-        _one_of(HTTP_ENGINES),
+        one_of(HTTP_ENGINES),
         "native; or hypercorn, for HTTP/2: slower, without WebSocket, and it does not see the end of a client that"
         " has sent more behind a request that runs",
     ),
-    "ws": ("[HOST:]PORT", _address, "serve WebSocket alone there"),
+    "ws": ("[HOST:]PORT", address, "serve WebSocket alone there"),
+    "transport": (
+        "NAME",
+        one_of(TRANSPORTS),
+        f"{', '.join(TRANSPORTS)}: --stdio, --http or --ws in other words; sse is HTTP, which has /sse too",
+    ),
+    "port": ("PORT", port, "for --transport, which is http then unless it is given (8000)"),
+    "host": ("NAME", str, "for --transport, likewise (127.0.0.1)"),
     "path": ("PATH", str, "of the MCP endpoint on HTTP (/mcp)"),
-    "allowed_host": ("NAME", _words, "a name by which HTTP clients may come"),
-    "allowed_origin": ("URL", _words, "a site whose pages may come"),
+    "allowed_host": ("NAME", listed, "a name by which HTTP clients may come"),
+    "allowed_origin": ("URL", listed, "a site whose pages may come"),
     "token_file": ("FILE", str, "let those in over HTTP and WebSocket whose tokens it lists; `token` makes one"),
     "tls_cert": ("FILE", str, "serve HTTP over TLS, with this certificate"),
     "tls_key": ("FILE", str, "and this key"),
-    "grace": ("SECONDS", _seconds, "what running requests get at the end (5)"),
-    "timeout": ("SECONDS", _timeout, "for each tool, resource or prompt that has none of its own"),
-    "rate": ("RATE", _rate, "of calls, for each sender: 10/s, 100/m, 1000/h, with a burst 10/s:50"),
-    "max_in_flight": ("NUMBER", _number, "how many requests may run at once"),
-    "max_result": ("BYTES", _number, "of a result; texts that are longer are cut"),
-    "profile": ("NAME", _one_of(PROFILES), "pocket: for small agents"),
-    "log_level": ("LEVEL", lambda text: _one_of(LOG_LEVELS)(text.lower()), ", ".join(LOG_LEVELS)),
-    "log_format": ("FORMAT", _one_of(FORMATTERS), "text, or json: an object a line"),
+    "grace": ("SECONDS", seconds, "what running requests get at the end (5)"),
+    "timeout": ("SECONDS", timeout, "for each tool, resource or prompt that has none of its own"),
+    "rate": ("RATE", rate, "of calls, for each sender: 10/s, 100/m, 1000/h, with a burst 10/s:50"),
+    "max_in_flight": ("NUMBER", number, "how many requests may run at once"),
+    "max_result": ("BYTES", number, "of a result; texts that are longer are cut"),
+    "profile": ("NAME", one_of(PROFILES), "pocket: for small agents"),
+    "log_level": ("LEVEL", one_of(LOG_LEVELS), ", ".join(LOG_LEVELS)),
+    "log_format": ("FORMAT", one_of(FORMATTERS), "text, or json: an object a line"),
 }
 
 
+def _given(options: argparse.Namespace, names: Iterable[str]) -> list[str]:
+    return [name for name in names if getattr(options, name) is not None and getattr(options, name) is not False]
+
+
 def _fill_from_environment(options: argparse.Namespace) -> None:
-    for name, (_, convert, _) in SETTINGS.items():
+    converters = {name: convert for name, (_, convert, _) in SETTINGS.items()} | dict.fromkeys(SWITCHES, switch)
+    told = {*_given(options, converters)}
+    # Where a flag says where to serve, variables that say it in the other way do not count.
+    told |= {name for one, other in ((PLACES, IN_WORDS), (IN_WORDS, PLACES)) if told & {*one} for name in other}
+    for name in converters.keys() - told:
         variable = f"MCP_TRIO_{name.upper()}"
-        if getattr(options, name) is None and (text := os.environ.get(variable)):
+        if text := os.environ.get(variable):
             try:
-                setattr(options, name, convert(text))
+                setattr(options, name, converters[name](text))
             except argparse.ArgumentTypeError as error:
                 raise Problem(f"{variable}: {error}") from None
 
 
+def _settle_where(options: argparse.Namespace) -> None:
+    """Have --transport, --port and --host say it as --stdio, --http and --ws do."""
+    in_words = [f"--{name}" for name in _given(options, IN_WORDS)]
+    if not in_words:
+        return
+    if places := [f"--{name}" for name in _given(options, PLACES)]:
+        raise Problem(f"{in_words[0]} and {places[0]} both say where to serve; give one of them")
+    if options.transport == "stdio":
+        if in_words[1:]:
+            raise Problem(f"--transport stdio has no {in_words[1]}; leave it out, or give --transport http")
+        options.stdio = True
+        return
+    host, port = options.host or "127.0.0.1", 8000 if options.port is None else options.port
+    setattr(options, "ws" if options.transport == "ws" else "http", f"[{host.strip('[]')}]:{port}")
+
+
 def _serve(options: argparse.Namespace) -> int:
     """Serve a SPEC, or the demo server."""
+    from .client import is_url
     from .transports.stdio import claim
 
     if options.command:
         raise Problem(
             f"run serves a SPEC, not a command; to look at one: {PROG} inspect -- {' '.join(options.command)}"
         )
+    if is_url(options.spec):
+        raise Problem(f"run serves a SPEC, not a URL; to look at what is there: {PROG} inspect {options.spec}")
     _fill_from_environment(options)
+    _settle_where(options)
     _log(options)
-    on_stdio, at_terminal = options.stdio or not (options.http or options.ws), _at_terminal()
+    on_stdio, by_hand = options.stdio or not (options.http or options.ws), at_terminal()
     with claim() if on_stdio else nullcontext(False) as stdio:  # before the user's module is imported, which may print
-        server = load(options.spec or DEMO)
+        server = load(DEMO if options.spec is None else options.spec)
+        reloader = _reloader(server, options.spec) if options.reload else None
         server.grace = server.grace if options.grace is None else options.grace
-        given = {name: getattr(options, name) for name in ("timeout", "rate", "max_in_flight", "max_result")}
-        limits = {name: value for name, value in given.items() if value is not None}
-        server.use_limits(msgspec.structs.replace(server.limits, **limits))
-        server.journal.with_arguments = options.log_arguments or os.environ.get("MCP_TRIO_LOG_ARGUMENTS", "0") not in (
-            "",
-            "0",
-        )
+        _limit(server, options)
+        server.journal.with_arguments = options.log_arguments
         if options.profile is not None:
             server.use_profile(options.profile)
         if options.token_file is not None:
             cli_access.let_in(server, options.token_file)
-        if on_stdio and at_terminal:
+        if on_stdio and by_hand:
             _explain(server)
-        trio.run(_serve_and_say, server, options, stdio)
+        trio.run(_serve_and_say, server, options, stdio, reloader)
     return 0
+
+
+def _limit(server: Server, options: argparse.Namespace) -> None:
+    given = {name: getattr(options, name) for name in ("timeout", "rate", "max_in_flight", "max_result")}
+    server.use_limits(replace(server.limits, **{name: value for name, value in given.items() if value is not None}))
 
 
 def _log(options: argparse.Namespace) -> None:
@@ -281,22 +290,40 @@ def _log(options: argparse.Namespace) -> None:
     logging.basicConfig(level=(options.log_level or "warning").upper(), handlers=[handler])
 
 
-async def _serve_and_say(server: Server, options: argparse.Namespace, stdio: bool | tuple[int, int]) -> None:
+def _reloader(server: Server, spec: str | None) -> Reloader:
+    from .reload import Reloader
+
+    if spec is None:
+        raise Problem(f"--reload wants a SPEC, as in: {PROG} run server.py --reload; the demo does not change")
+    return Reloader(server, spec)
+
+
+async def _serve_and_say(
+    server: Server, options: argparse.Namespace, stdio: bool | tuple[int, int], reloader: Reloader | None
+) -> None:
     from .serve import serve
 
     if (options.tls_cert is None) != (options.tls_key is None):
         raise Problem("--tls-cert and --tls-key go together")
+    if options.tls_cert is not None:
+        must_be_a_pair(options.tls_cert, options.tls_key)
     chosen = {name: getattr(options, name) for name in ("http", "ws", "http_engine", "path", "cors")}
     chosen |= {"allowed_hosts": options.allowed_host, "allowed_origins": options.allowed_origin}
     chosen["tls"] = options.tls_cert and (options.tls_cert, options.tls_key)
     start = partial(serve, server, stdio=stdio, **{name: value for name, value in chosen.items() if value})
-    async with trio.open_nursery() as nursery:
-        for url in await nursery.start(start):
-            print(f"Serving {server.info.name!r} on {url}", file=sys.stderr)
+    places = [place for place in (options.http, options.ws) if place]
+    with listening(*places):
+        await _serve_beside(start, server.info.name, reloader)
 
 
-def _at_terminal() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty()
+async def _serve_beside(start: Callable[..., Awaitable[None]], name: str, reloader: Reloader | None) -> None:
+    async with trio.open_nursery() as beside:
+        if reloader is not None:
+            beside.start_soon(reloader.follow)
+        async with trio.open_nursery() as nursery:
+            for url in await nursery.start(start):
+                print(f"Serving {name!r} on {url}", file=sys.stderr)
+        beside.cancel_scope.cancel()
 
 
 def _explain(server: Server) -> None:
@@ -306,121 +333,6 @@ def _explain(server: Server) -> None:
         "To stop: Ctrl-C or Ctrl-D.",
         file=sys.stderr,
     )
-
-
-# A TARGET: a server in this process, a command's, or one at a URL
-
-
-def _target_arguments(parser: Parser) -> None:
-    parser.add_argument("--revision", metavar="DATE", type=_one_of([r.name for r in REVISIONS]), help="to be spoken")
-
-
-@asynccontextmanager
-async def _client(spec: str | None, options: argparse.Namespace, **about: Any) -> AsyncIterator[Client]:
-    """A client of a TARGET. What the target prints goes to stderr."""
-    from . import client, testing
-
-    revision = options.revision or SPOKEN
-    with redirect_stdout(sys.stderr):
-        if options.command or client.is_url(spec):
-            found = client.connect(options.command or str(spec), revision, **about)
-        else:
-            found = testing.connect(load(spec or DEMO), revision, **about)
-        async with found as connected:
-            yield connected
-
-
-# inspect
-
-
-def _inspect_arguments(parser: Parser) -> None:
-    parser.usage = f"{PROG} inspect [--json] [--revision DATE] [SPEC | URL | -- COMMAND...]"
-    parser.add_argument("spec", nargs="?", metavar="SPEC", help=SPEC_HELP)
-    parser.add_argument("--json", action="store_true", help="print it as the wire has it")
-    _target_arguments(parser)
-
-
-async def _inspect(options: argparse.Namespace) -> int:
-    """List the tools, resources, templates and prompts of a server."""
-    from .terminal import as_json, table
-
-    async with _client(options.spec, options) as client:
-        offered = {
-            **client.server,
-            "tools": await _listed(client.list_tools),
-            "resources": await _listed(client.list_resources),
-            "resourceTemplates": await _listed(client.list_templates),
-            "prompts": await _listed(client.list_prompts),
-        }
-    print(as_json(offered) if options.json else table(offered))
-    return 0
-
-
-async def _listed(list_all: Callable[[], Any]) -> list[Json]:
-    from .client import RemoteError
-
-    try:
-        return list(await list_all())
-    except RemoteError as error:
-        if error.code == -32601:  # a server need not have this kind at all
-            return []
-        raise
-
-
-# call
-
-
-def _call_arguments(parser: Parser) -> None:
-    parser.usage = (
-        f"{PROG} call [--json OBJECT] [--revision DATE] SPEC|URL TOOL [KEY=VALUE...]\n"
-        f"       {PROG} call [--json OBJECT] [--revision DATE] TOOL [KEY=VALUE...] -- COMMAND..."
-    )
-    parser.add_argument(
-        "words", nargs="*", metavar="SPEC TOOL KEY=VALUE", help="a VALUE is read as the tool's schema has it"
-    )
-    parser.add_argument("--json", metavar="OBJECT", help="the arguments, as one JSON object")
-    _target_arguments(parser)
-
-
-async def _call(options: argparse.Namespace) -> int:
-    """Call a tool and print what it answers.
-
-    A tool that fails is exit code 1, in every revision whose results say so: the first one's do not.
-    """
-    from .terminal import answer, arguments, named, printed
-
-    words = [None, *options.words] if options.command else options.words
-    if len(words) < 2:
-        raise Problem(f"call wants a target and a tool, as in: {PROG} call {COMMANDS['call'].example}")
-    spec, name, *pairs = words
-    given = _object(options.json) if options.json else {}
-    asks: Json = {"capabilities": {"elicitation": {"form": {}}}, "answer": answer} if _at_terminal() else {}
-    async with _client(spec, options, **asks) as client:
-        given |= arguments(named(await client.list_tools(), name), pairs)
-        async with trio.open_nursery() as nursery:
-            if sys.stderr.isatty():
-                nursery.start_soon(_show_progress, client)
-            result = await client.call_tool(name, given, meta={"progressToken": "call"})
-            nursery.cancel_scope.cancel()
-    print(printed(result), file=sys.stderr if result.is_error else sys.stdout)
-    return 1 if result.is_error else 0
-
-
-def _object(text: str) -> Json:
-    try:
-        return msgspec.json.decode(text, type=dict[str, Any])
-    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-        raise Problem(f"--json: one JSON object is wanted: {error}") from None
-
-
-async def _show_progress(client: Client) -> None:
-    shown = 0
-    while True:
-        heard = await client.hear("notifications/progress", shown + 1)
-        for params in [message["params"] for message in heard[shown:]]:
-            of = f"/{params['total']:g}" if "total" in params else ""
-            print(f"{params['progress']:g}{of} {params.get('message', '')}".rstrip(), file=sys.stderr)
-        shown = len(heard)
 
 
 # version
@@ -439,12 +351,14 @@ def _version(options: argparse.Namespace) -> int:
 
 COMMANDS = {
     "run": Command(_run_arguments, _serve, "server.py --grace 2"),
-    "inspect": Command(_inspect_arguments, _inspect, "-- npx some-server"),
-    "call": Command(_call_arguments, _call, "server.py add a=1 b=2"),
+    "inspect": Command(cli_look.inspect_arguments, cli_look.inspect, "-- npx some-server"),
+    "call": Command(cli_look.call_arguments, cli_look.call, cli_look.CALL),
     "record": Command(cli_traces.record_arguments, cli_traces.record, "-o new.jsonl server.py"),
     "replay": Command(cli_traces.replay_arguments, cli_traces.replay, "traces/ server.py"),
     "show": Command(cli_traces.show_arguments, cli_traces.show, "new.jsonl"),
     "bench": Command(cli_bench.arguments, cli_bench.bench, "server.py add a=1 b=2"),
     "token": Command(cli_access.arguments, cli_access.token, "alice --scope admin"),
+    "config": Command(cli_config.arguments, cli_config.config, "server.py --into .cursor/mcp.json"),
+    "completion": Command(cli_completion.arguments, cli_completion.completion, "bash"),
     "version": Command(_version_arguments, _version, ""),
 }

@@ -14,7 +14,7 @@ from .server.access import Access, as_scopes
 if TYPE_CHECKING:
     import argparse
 
-    from .cli import Parser
+    from .cli_types import Parser
     from .server.app import Server
 
 

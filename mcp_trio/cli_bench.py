@@ -7,13 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .cli_types import DEMO, PROG, SPEC_HELP, SPOKEN, one_of, timeout
+
 if TYPE_CHECKING:
     import argparse
 
     from .bench.report import Report
     from .bench.server import Reached
     from .bench.wires import Request
-    from .cli import Parser
+    from .cli_types import Parser
     from .trace.format import Trace
 
 # How many at once, where nothing else is said: over HTTP so many connections, else so many on one.
@@ -26,7 +28,6 @@ WARM_UP = 0.3
 
 def arguments(parser: Parser) -> None:
     """What bench takes."""
-    from .cli import PROG, SPEC_HELP, _one_of, _timeout
     from .protocol.revisions import REVISIONS
 
     parser.usage = (
@@ -43,8 +44,8 @@ def arguments(parser: Parser) -> None:
         type=_numbers,
         help="requests under way, over HTTP each on its own connection (stdio 1,1000; HTTP 1,16; WebSocket 1,50)",
     )
-    parser.add_argument("--seconds", metavar="SECONDS", type=_timeout, default=5.0, help="for each number of them (5)")
-    parser.add_argument("--revision", metavar="DATE", type=_one_of([r.name for r in REVISIONS]), help="to be spoken")
+    parser.add_argument("--seconds", metavar="SECONDS", type=timeout, default=5.0, help="for each number of them (5)")
+    parser.add_argument("--revision", metavar="DATE", type=one_of([r.name for r in REVISIONS]), help="to be spoken")
     parser.add_argument("--json", action="store_true", help="print all figures as JSON")
     parser.add_argument("--svg", metavar="FILE", type=Path, help="draw a chart")
 
@@ -66,15 +67,18 @@ def bench(options: argparse.Namespace) -> int:
 
     The exit code is 1 where calls have failed.
     """
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from .terminal import as_json
+    from .terminal import as_json, bar
 
     numbers = options.at_once or AT_ONCE[_way(options)]
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
-        bar = progress.add_task("measuring", total=len(numbers) * options.seconds * (1 + WARM_UP))
-        report = _measured(options, numbers, lambda seconds: progress.advance(bar, seconds))
+    total, spent = len(numbers) * options.seconds * (1 + WARM_UP), 0.0
+
+    def advance(seconds: float) -> None:
+        nonlocal spent
+        spent += seconds
+        tell(round(spent), round(total), "seconds of measuring")
+
+    with bar() as tell:
+        report = _measured(options, numbers, advance)
     if options.svg:
         _draw(report, options.svg)
     if options.json:
@@ -95,7 +99,6 @@ def _measured(options: argparse.Namespace, numbers: list[int], tell: Callable[[f
     """Each number of requests at once, against a server that has just been reached."""
     from .bench.report import Report
     from .bench.server import reach
-    from .cli import DEMO, SPOKEN
     from .trace.format import read
 
     words, way = list(options.words), _way(options)
@@ -119,7 +122,7 @@ def _measured(options: argparse.Namespace, numbers: list[int], tell: Callable[[f
 def _load(server: Reached, words: list[str], trace: Trace | None) -> tuple[str, list[Request]]:
     """What the server is asked for, in words and as requests. Raises Problem."""
     from .bench.server import recorded, request
-    from .terminal import arguments, named
+    from .values import arguments, named
 
     if trace is not None:
         return f"the requests of {trace.path}", recorded(trace, server.revision)

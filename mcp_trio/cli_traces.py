@@ -13,20 +13,18 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from .cli_types import DEMO, PROG, SPEC_HELP, address, listening, one_of, timeout
 from .loading import Problem
+from .terminal import bar, in_colour
 
 if TYPE_CHECKING:
     import argparse
 
-    from .cli import Parser
+    from .cli_types import Parser
     from .trace.format import Trace
     from .trace.record import Recorder
 
 TRANSPORTS = ("stdio", "http", "sse", "ws")
-
-
-def _in_colour() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 # replay
@@ -34,10 +32,9 @@ def _in_colour() -> bool:
 
 def replay_arguments(parser: Parser) -> None:
     """What replay takes."""
-    from .cli import PROG, _one_of, _timeout
 
     def transports(text: str) -> list[str]:
-        return [_one_of(TRANSPORTS)(name) for name in text.split(",")]
+        return [one_of(TRANSPORTS)(name) for name in text.split(",")]
 
     parser.usage = f"{PROG} replay [OPTION...] TRACE... [SPEC | URL | -- COMMAND...]"
     parser.add_argument(
@@ -48,7 +45,7 @@ def replay_arguments(parser: Parser) -> None:
         " without one each trace is replayed against the file or module that its header names",
     )
     parser.add_argument("--over", metavar="NAMES", type=transports, default=(), help=f"of {','.join(TRANSPORTS)} (all)")
-    parser.add_argument("--timeout", metavar="SECONDS", type=_timeout, default=10.0, help="for what has to come (10)")
+    parser.add_argument("--timeout", metavar="SECONDS", type=timeout, default=10.0, help="for what has to come (10)")
     changes = parser.add_mutually_exclusive_group()
     changes.add_argument("--update", action="store_true", help="rewrite the traces that differ with what came")
     changes.add_argument(
@@ -73,12 +70,12 @@ def replay(options: argparse.Namespace) -> int:
         raise Problem(f"replay wants a trace (*.jsonl, or a folder) before the target {target}")
     paths = runs.files(map(Path, words))
     patient = options.update or options.stabilise
-    act = partial(runs.replay_all, paths, target, options.over, options.timeout, patient, _progress)
+    act = partial(runs.replay_all, paths, target, options.over, options.timeout, patient)
     logging.getLogger("mcp_trio").addHandler(logging.NullHandler())  # the servers', which say what the traces hold
 
     def replayed() -> list[runs.Result]:
-        with redirect_stdout(sys.stderr):  # what servers in this process print
-            return trio.run(act)
+        with redirect_stdout(sys.stderr), bar() as tell:  # what servers in this process print
+            return trio.run(act, lambda done, all: tell(done, all, "replays"))
 
     results = replayed()
     if options.stabilise:
@@ -93,7 +90,7 @@ def replay(options: argparse.Namespace) -> int:
     if not any(one.replays or one.problems for one in results):
         raise Problem("there is nothing to replay: no trace holds on a transport that leads to this target")
     for result in results:
-        for line in runs.told(result, colour=_in_colour()):
+        for line in runs.told(result, colour=in_colour()):
             print(line)
     print(runs.summary(results))
     return 2 if any(one.problems for one in results) else 1 if any(one.findings for one in results) else 0
@@ -101,11 +98,6 @@ def replay(options: argparse.Namespace) -> int:
 
 def _is_trace(word: str) -> bool:
     return word.endswith(".jsonl") or os.path.isdir(word)
-
-
-def _progress(done: int, all: int) -> None:
-    if sys.stderr.isatty():
-        print(f"\r{done} of {all} replays" if done < all else "\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 # show
@@ -130,7 +122,7 @@ def show(options: argparse.Namespace) -> int:
         if options.html:
             options.html.write_text(picture.as_html(trace), encoding="utf-8")
         else:
-            print(picture.in_terminal(trace, shutil.get_terminal_size().columns, _in_colour()))
+            print(picture.in_terminal(trace, shutil.get_terminal_size().columns, in_colour()))
 
     try:
         draw(format.read(options.trace))
@@ -146,12 +138,10 @@ def show(options: argparse.Namespace) -> int:
 
 def record_arguments(parser: Parser) -> None:
     """What record takes."""
-    from .cli import PROG, SPEC_HELP, _address
-
     parser.usage = f"{PROG} record -o FILE [OPTION...] [SPEC | URL | -- COMMAND...]"
     parser.add_argument("spec", nargs="?", metavar="SPEC", help=SPEC_HELP)
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, required=True, help="the trace; if taken, FILE-2")
-    parser.add_argument("--listen", metavar="[HOST:]PORT", type=_address, help="stand there, before an HTTP server")
+    parser.add_argument("--listen", metavar="[HOST:]PORT", type=address, help="stand there, before an HTTP server")
     parser.add_argument("--title", metavar="TEXT", default="", help="what the trace holds")
     parser.add_argument("--client", metavar="NAME", default="", help="who speaks to the server")
 
@@ -161,7 +151,6 @@ def record(options: argparse.Namespace) -> int:
 
     The exit code is the server's.
     """
-    from .cli import DEMO
     from .client import is_url
     from .trace.record import Recorder, create, record_stdio
     from .trace.taps import public
@@ -183,7 +172,8 @@ def record(options: argparse.Namespace) -> int:
         if not options.listen:
             command = options.command or [sys.executable, "-m", "mcp_trio", "run", spec]
             return trio.run(record_stdio, command, recorder)
-        trio.run(_record_network, url, spec, options.listen, recorder)
+        with listening(options.listen):
+            trio.run(_record_network, url, spec, options.listen, recorder)
         return 0
     except (OSError, ValueError) as error:
         raise Problem(f"nothing can be recorded: {error}") from None

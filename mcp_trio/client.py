@@ -14,9 +14,9 @@ from itertools import count
 from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
-import msgspec
 import trio
 
+from .client_messages import NoMessage, parts_of
 from .protocol import jsonrpc
 from .protocol.model import Json
 from .protocol.params import VENDOR
@@ -45,11 +45,13 @@ class Wire(Protocol):
 class RemoteError(Exception):
     """The server answered with an error."""
 
-    def __init__(self, error: Json) -> None:
+    def __init__(self, error: Any) -> None:
+        error = error if isinstance(error, dict) else {"message": error}
         super().__init__(f"{error.get('message')} ({error.get('code')})")
         self.code: int = error.get("code", 0)
         self.message: str = error.get("message", "")
         self.data: Any = error.get("data")
+        self.is_ours: bool = error.get("ours", False)  # it was made here, as no answer has come
 
 
 class ServerGone(Exception):
@@ -104,24 +106,24 @@ class Client:
         async with trio.open_nursery() as nursery:
             while messages := await self._wire.receive():
                 for message in messages:
-                    if message is not None:
-                        self._take(msgspec.json.decode(message), nursery)
+                    for one in parts_of(message or b"[]"):
+                        self._take(one, nursery)
         self._gone = True
         for reply in self._replies.values():
             reply.come.set()
 
-    def _take(self, message: Any, nursery: trio.Nursery) -> None:
-        for one in message if isinstance(message, list) else [message]:
-            if "method" not in one:
-                if (reply := self._replies.get(one.get("id"))) is not None:
-                    reply.message = one
-                    reply.come.set()
-            elif "id" in one:
-                nursery.start_soon(self._answer_question, one)
-            else:
-                self.heard.append(one)
-                self._news.set()
-                self._news = trio.Event()
+    def _take(self, one: Json, nursery: trio.Nursery) -> None:
+        if "method" not in one:
+            id = one.get("id")
+            if isinstance(id, str | int) and (reply := self._replies.get(id)) is not None:
+                reply.message = one
+                reply.come.set()
+        elif "id" in one:
+            nursery.start_soon(self._answer_question, one)
+        else:
+            self.heard.append(one)
+            self._news.set()
+            self._news = trio.Event()
 
     async def open(self) -> None:
         """Open the session, in a revision that has one."""
@@ -164,7 +166,9 @@ class Client:
             raise ServerGone("the server ended the conversation before it answered")
         if "error" in reply.message:
             raise RemoteError(reply.message["error"])
-        return Result(reply.message["result"])
+        if not isinstance(result := reply.message.get("result"), dict):
+            raise NoMessage(jsonrpc.encode(reply.message))
+        return Result(result)
 
     async def request(self, method: str, params: Given | None = None, *, meta: Json | None = None) -> Result:
         """Send a request and wait for its result, answering what is asked for it in between."""

@@ -16,9 +16,9 @@ class Event(Struct):
 class Parser:
     """Takes a stream's bytes as they come, gives its events."""
 
-    def __init__(self, last_id: str = "") -> None:
+    def __init__(self, last_id: str = "", retry: int | None = None) -> None:
         self.last_id = last_id
-        self.retry: int | None = None  # milliseconds, where the server has said
+        self.retry = retry  # milliseconds, where the server has said
         self._decode = codecs.getincrementaldecoder("utf-8-sig")("replace").decode
         self._rest = ""
         self._after_cr = False  # the line feed that follows belongs to the line end before

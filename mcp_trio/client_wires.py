@@ -16,6 +16,7 @@ import httptools
 import msgspec
 import trio
 
+from .client_messages import NoMessage, parts_of
 from .client_sse import Event, Parser
 from .protocol import jsonrpc
 from .protocol.model import Json
@@ -26,6 +27,8 @@ from .transports.memory import MemoryWire, memory_pair
 Fields = list[tuple[bytes, bytes]]
 # Seconds before a stream that has ended is asked for again, where the server has not said.
 PATIENCE = 1.0
+# Seconds in which a WebSocket has to be open.
+TO_OPEN = 10.0
 
 
 class Response:
@@ -83,8 +86,12 @@ class Response:
             chunks, self._chunks = self._chunks, []
             for chunk in chunks:
                 yield chunk
-            if self.complete or not await self._feed():
+            if self.complete:
                 return
+            if not await self._feed():
+                if not self.headers.keys().isdisjoint((b"content-length", b"transfer-encoding")):
+                    raise trio.BrokenResourceError("the connection broke within the answer")
+                return  # where nothing says how long it is, it is as long as the connection
 
     async def events(self, parser: Parser) -> AsyncIterator[Event]:
         """The events of a stream, as they come; any other body is one message, when it is whole."""
@@ -252,9 +259,9 @@ class HttpWire:
         A stream that ends is asked for again with GET: the session's own always, another where it still owes replies.
         """
         listens, opens = not message, any(part["method"] == "initialize" for part in owed)
-        last_id = ""
+        last_id, retry = "", None
         while True:
-            parser = Parser(last_id)
+            parser = Parser(last_id, retry)
             try:
                 async with self._connections.request(method, self._target, headers, message) as response:
                     if not opens:
@@ -267,30 +274,34 @@ class HttpWire:
                             self._take(event.data.encode(), owed, response)
             except (OSError, trio.BrokenResourceError) as problem:
                 if message or isinstance(problem, OSError):  # else nobody is there just now
-                    self._fail(owed, str(problem))
+                    self._fail(owed, str(problem) or f"the connection broke: {problem.__cause__}")
                     return
             finally:
                 accepted.set()
-            last_id = parser.last_id
+            last_id, retry = parser.last_id, parser.retry
             if not listens and not (last_id and self._session):
                 self._fail(owed, "the stream ended before the reply")
             if not listens and not owed:
                 return
-            await trio.sleep(PATIENCE if parser.retry is None else parser.retry / 1000)
+            await trio.sleep(PATIENCE if retry is None else retry / 1000)
             method, message = b"GET", b""
             headers = [*self._headers({}), *([(b"Last-Event-ID", last_id.encode())] if last_id else [])]
 
     def _take(self, message: bytes, owed: list[Json], response: Response) -> None:
         """Hand a message on; a request that it answers is owed no more."""
-        decoded = msgspec.json.decode(message)
-        for part in decoded if isinstance(decoded, list) else [decoded]:
+        try:
+            parts = parts_of(message)
+        except NoMessage:
+            self._fail(owed, "this is no message of JSON-RPC:", message)
+            return
+        for part in parts:
             for asked in [one for one in owed if "method" not in part and one["id"] == part.get("id")]:
                 owed.remove(asked)
                 if asked["method"] == "initialize" and "result" in part:
                     self._open(response, part["result"])
                 elif asked["method"] == "tools/list":
-                    for tool in part.get("result", {}).get("tools", ()):
-                        self._mirrors[tool["name"]] = list(mirrors(tool.get("inputSchema")))
+                    for tool in _at(part, "result", "tools") or ():
+                        self._mirrors[str(_at(tool, "name"))] = list(mirrors(_at(tool, "inputSchema")))
         self.put(message)
 
     def _open(self, response: Response, result: Json) -> None:
@@ -305,8 +316,9 @@ class HttpWire:
         """Whoever waits for a reply hears what came in its place."""
         try:
             error = msgspec.json.decode(body)["error"]
-        except (msgspec.DecodeError, TypeError, KeyError):
-            error = {"code": -32603, "message": f"{what} {body[:200].decode(errors='replace')}".strip()}
+        except (msgspec.DecodeError, RecursionError, UnicodeError, TypeError, KeyError):
+            shown = " ".join(body[:200].decode(errors="replace").split())
+            error = {"code": -32603, "message": f"{what} {shown}".strip(), "ours": True}
         for asked in owed:
             self.put(jsonrpc.encode_error(asked["id"], error))
         owed.clear()
@@ -372,8 +384,15 @@ async def open_sse(url: str) -> AsyncIterator[MemoryWire]:
         if endpoint is None or endpoint.name != "endpoint":
             raise OSError(f"{url}: HTTP {response.status}, no event stream")
         target = target_of(urljoin(url, endpoint.data))
-        async with _carried((event.data.encode() async for event in events), post) as wire:
+        async with _carried(_whole(events), post) as wire:
             yield wire
+
+
+async def _whole(events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
+    """What events bring, until the stream ends or breaks: who waits for more hears of that as of any end."""
+    with suppress(trio.BrokenResourceError):
+        async for event in events:
+            yield event.data.encode()
 
 
 @asynccontextmanager
@@ -392,7 +411,7 @@ async def open_websocket(url: str) -> AsyncIterator[MemoryWire]:
         with suppress(ConnectionClosed):  # which the reader sees too
             await connection.send_message(message.decode())
 
-    opened = open_websocket_url(url, subprotocols=["mcp"], max_message_size=2**62)
+    opened = open_websocket_url(url, subprotocols=["mcp"], max_message_size=2**62, connect_timeout=TO_OPEN)
     try:
         async with opened as connection, _carried(said(), say) as wire:
             yield wire

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.util
 import os
 import sys
 import traceback
+from collections.abc import Iterable
 from operator import attrgetter
 from types import ModuleType
 
@@ -20,6 +22,12 @@ _NOT_THE_USERS = (os.path.dirname(os.path.abspath(__file__)), os.path.dirname(os
 
 class Problem(Exception):
     """What ends a command, in one line: what is wrong and what to do."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The known word that comes nearest, as a question to go on with; nothing where none is near."""
+    near = difflib.get_close_matches(word, list(known), 1)
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def load(spec: str) -> Server:
@@ -38,6 +46,31 @@ def load(spec: str) -> Server:
     if len({id(server) for server in servers.values()}) > 1:
         raise Problem(f"{where} has several Server objects; say which: {specs}")
     return next(iter(servers.values()))
+
+
+def folder_of(spec: str) -> str:
+    """Where the file or the package of a SPEC that is loaded lies."""
+    where, _ = _split(spec)
+    if _is_path(where):
+        return os.path.dirname(os.path.abspath(where))
+    package = sys.modules[where.partition(".")[0]]
+    return os.path.dirname(package.__file__) if package.__file__ else next(iter(package.__path__))
+
+
+def absolute(spec: str) -> str:
+    """A SPEC that means the same from any folder, where what it imports is found."""
+    where, name = _split(spec)
+    return ":".join(filter(None, (os.path.abspath(where) if _is_path(where) else where, name)))
+
+
+def import_root(spec: str) -> str | None:
+    """The folder from which a SPEC's module was imported, where that is the one in which we work."""
+    where, _ = _split(spec)
+    if _is_path(where):
+        return None
+    package = sys.modules[where.partition(".")[0]]
+    folder = os.path.dirname(folder_of(spec)) if hasattr(package, "__path__") else folder_of(spec)
+    return folder if folder == os.getcwd() else None
 
 
 def _named(module: ModuleType, where: str, name: str, has: str) -> Server:
@@ -75,7 +108,7 @@ def _import_file(path: str) -> ModuleType:
     if not path.endswith(".py"):
         raise Problem(f"{path} is not a Python file; wanted is {FORMS}")
     folder, file = os.path.split(os.path.abspath(path))
-    sys.path.insert(0, folder)
+    _import_from(folder)
     stem = file.removesuffix(".py")
     name = stem if stem not in sys.modules else f"{stem}_served"  # a user's json.py must not become everyone's json
     found = importlib.util.spec_from_file_location(name, os.path.join(folder, file))
@@ -92,7 +125,7 @@ def _import_file(path: str) -> ModuleType:
 def _import_module(name: str) -> ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
         raise Problem(f"{name!r} is neither a file nor a module; wanted is {FORMS}")
-    sys.path.insert(0, os.getcwd())
+    _import_from(os.getcwd())
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
@@ -101,12 +134,18 @@ def _import_module(name: str) -> ModuleType:
         raise Problem(f"{name} cannot be imported: {what_and_where(error)}") from error
 
 
+def _import_from(folder: str) -> None:
+    if folder not in sys.path[:1]:
+        sys.path.insert(0, folder)
+
+
 def what_and_where(error: BaseException) -> str:
     """One line: the exception, and where in the user's own code it came from."""
     if isinstance(error, SystemExit):
         what = f"it calls sys.exit({error.code if error.code is not None else ''})"
     elif isinstance(error, SyntaxError):
-        return f"{type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"
+        where = f" ({error.filename}, line {error.lineno})" if error.filename else ""
+        return f"{type(error).__name__}: {error.msg}{where}"
     else:
         what = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
     frames = traceback.extract_tb(error.__traceback__)

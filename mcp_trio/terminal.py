@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -11,6 +15,10 @@ import trio
 from .client import RemoteError
 from .loading import Problem
 from .protocol.model import Json
+from .values import Schema, value_of
+
+# Says how much is done, of how much, and what.
+Tell = Callable[[float, float | None, str], None]
 
 
 def as_json(value: Any) -> str:
@@ -18,37 +26,93 @@ def as_json(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
+def in_colour() -> bool:
+    """Whether what is printed may be coloured: at a terminal, and by FORCE_COLOR, but never against NO_COLOR."""
+    return not os.environ.get("NO_COLOR") and bool(os.environ.get("FORCE_COLOR") or sys.stdout.isatty())
+
+
+@contextmanager
+def bar() -> Iterator[Tell]:
+    """A bar on stderr for what takes long, where that is a terminal, which is gone in the end."""
+    if not sys.stderr.isatty():
+        yield lambda done, total, what: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = BarColumn(), TextColumn("{task.description}", markup=False)
+    console = Console(stderr=True, force_terminal=True)
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as drawn:
+        task = drawn.add_task("", total=None)
+
+        def tell(done: float, total: float | None, what: str) -> None:
+            far = f"{done:.4g}" if total is None else f"{done:.4g}/{total:.4g}"
+            drawn.update(task, completed=done, total=total, description=f"{far} {_shown(what)}")
+
+        yield tell
+
+
 # What a server offers
 
 KINDS = {"Tools": "tools", "Resources": "resources", "Templates": "resourceTemplates", "Prompts": "prompts"}
-# A longer name does not widen the column: what is said of it just begins later.
-WIDEST = 48
+# Letters that a name takes of a line at most, and that a line has where there is no terminal to say it.
+WIDEST, UNBOUND = 40, 100_000
 
 
 def table(offered: Json) -> str:
-    """The lists that a server offers, side by side with what they say of themselves."""
-    names = [_name(item) for kind in KINDS.values() for item in offered[kind]]
-    if not names:
-        return "The server offers nothing: no tools, resources or prompts."
-    width = max((len(name) for name in names if len(name) <= WIDEST), default=0)
-    blocks = [[title, *(_row(item, width) for item in offered[kind])] for title, kind in KINDS.items() if offered[kind]]
-    return "\n\n".join("\n".join(block) for block in blocks)
+    """All that a server offers and what it takes: as wide as the terminal, or where there is none, a line each."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
-
-def _row(item: Json, width: int) -> str:
-    """What it is called, and its description's first line, else what says most."""
-    text = item.get("description") or item.get("title") or item.get("name") or ""
-    first = str(text).strip().partition("\n")[0]
-    return f"  {_name(item):<{width}}  {first}".rstrip()
+    colour, width = in_colour(), shutil.get_terminal_size().columns if sys.stdout.isatty() else UNBOUND
+    console = Console(width=width, force_terminal=colour, color_system="standard" if colour else None)
+    with console.capture() as printed:
+        for title, kind in KINDS.items():
+            if offered[kind]:
+                grid = Table.grid(padding=(0, 2, 0, 0))
+                grid.add_column(max_width=WIDEST, overflow="fold")
+                for item in offered[kind]:
+                    grid.add_row(Text(f"  {_name(item)}", "cyan"), Text(_about(item)))
+                    for name, needed, about in _taken(item):
+                        grid.add_row(Text(f"    {name}"), Text.assemble((needed, "dim"), about and f": {about}"))
+                console.print(Text(f"{title} ({len(offered[kind])})", "bold"), grid, "", sep="\n")
+    lines = [line.rstrip() for line in printed.get().splitlines()]
+    return "\n".join(lines).rstrip() or "The server offers nothing: no tools, resources or prompts."
 
 
 def _name(item: Json) -> str:
-    """How it is asked for: by its address, or by its name with what it takes."""
+    """How it is asked for."""
+    return _shown(item.get("uri") or item.get("uriTemplate") or item["name"])
+
+
+def _about(item: Json) -> str:
+    """What it says of itself first, else what says most."""
+    text = str(item.get("description") or item.get("title") or item.get("name") or "")
+    return _shown(text.strip().partition("\n\n")[0])
+
+
+def _shown(text: str) -> str:
+    """Text on one line, without what a terminal would obey: it is a stranger's."""
+    return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
+
+
+def _taken(item: Json) -> Iterator[tuple[str, str, str]]:
+    """The arguments of a tool or a prompt: name, type and whether it must be there, description."""
     schema = item.get("inputSchema", {})
-    taken = {name: name in schema.get("required", []) for name in schema.get("properties", {})}
-    taken |= {field["name"]: field.get("required") for field in item.get("arguments", [])}
-    signature = ", ".join(name if required else f"{name}?" for name, required in taken.items())
-    return item.get("uri") or item.get("uriTemplate") or f"{item['name']}({signature})"
+    whole = Schema(schema, schema)
+    for name, about in schema.get("properties", {}).items():
+        said = about if isinstance(about, dict) else {}
+        default = f"default {msgspec.json.encode(said['default']).decode()}" if "default" in said else "optional"
+        needed = "required" if name in whole.required else default
+        yield (
+            _shown(name),
+            _shown(f"{whole.property(name).wanted()}, {needed}"),
+            _shown(str(said.get("description", ""))),
+        )
+    for field in item.get("arguments") or []:
+        needed = "required" if field.get("required") else "optional"
+        yield _shown(field["name"]), needed, _shown(field.get("description") or "")
 
 
 # What a tool answers
@@ -75,75 +139,6 @@ def _described(item: Json) -> str:
     return f"[{' '.join(filter(None, [kind, inner.get('mimeType'), inner.get('uri'), size]))}]"
 
 
-# Values, typed by a JSON Schema
-
-TYPES = {str: "string", bool: "boolean", dict: "object", list: "array", type(None): "null"}
-
-
-def arguments(tool: Json, pairs: list[str]) -> Json:
-    """A tool's arguments out of KEY=VALUE, each read as the tool's schema has it."""
-    schema = tool["inputSchema"]
-    properties = schema.get("properties", {})
-    definitions = {**schema.get("definitions", {}), **schema.get("$defs", {})}
-    typed: Json = {}
-    for pair in pairs:
-        key, equals, text = pair.partition("=")
-        if not equals:
-            raise Problem(f"{pair!r} is not KEY=VALUE; the arguments of {tool['name']} are {_known(properties)}")
-        if key not in properties and schema.get("additionalProperties") is False:
-            raise Problem(f"{tool['name']} has no argument {key!r}; its arguments are {_known(properties)}")
-        typed[key] = _typed(key, text, _kinds(properties.get(key, {}), definitions))
-    return typed
-
-
-def named(tools: list[Json], name: str) -> Json:
-    """The tool of a name. Raises Problem."""
-    by_name = {tool["name"]: tool for tool in tools}
-    if name not in by_name:
-        raise Problem(f"there is no tool {name!r}, only {', '.join(by_name) or 'none at all'}")
-    return by_name[name]
-
-
-def _known(properties: Json) -> str:
-    return ", ".join(properties) or "none"
-
-
-def _kinds(schema: Any, definitions: Json) -> set[str]:
-    """The JSON types that a schema names; none where it leaves them open."""
-    if not isinstance(schema, dict):
-        return set()
-    if "$ref" in schema:
-        name = str(schema["$ref"]).rpartition("/")[2]
-        others = {other: definitions[other] for other in definitions if other != name}  # so that no circle is endless
-        return _kinds(definitions.get(name), others)
-    if options := schema.get("anyOf", []) + schema.get("oneOf", []):
-        return set().union(*(_kinds(option, definitions) for option in options))
-    if "type" not in schema and all(isinstance(value, str) for value in schema.get("enum", [0])):
-        return {"string"}
-    kinds = schema.get("type", [])
-    return {kinds} if isinstance(kinds, str) else set(kinds)
-
-
-def _typed(key: str, text: str, kinds: set[str]) -> Any:
-    """A value: as it stands where a string may stand, else JSON."""
-    if "string" in kinds:
-        return text
-    try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
-        value = text
-    if kinds and kinds.isdisjoint(_kinds_of(value)):
-        raise Problem(f"{key}={text}: {' or '.join(sorted(kinds))} is wanted, as JSON")
-    return value
-
-
-def _kinds_of(value: Any) -> set[str]:
-    """What JSON Schema calls a value: a whole number is both an integer and a number, also as 1.0."""
-    if type(value) in TYPES:
-        return {TYPES[type(value)]}
-    return {"integer", "number"} if value % 1 == 0 else {"number"}
-
-
 # What a server asks
 
 
@@ -166,7 +161,7 @@ async def answer(method: str, params: Json) -> Json:
             if not line.strip() and name not in schema.get("required", []):
                 break
             try:
-                content |= {name: _typed(name, line.strip(), _kinds(field, {}))} if line.strip() else {}
+                content |= {name: value_of(name, line.strip(), field)} if line.strip() else {}
             except Problem as problem:
                 print(problem, file=sys.stderr)
     return {"action": "accept", "content": content}

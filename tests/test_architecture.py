@@ -30,24 +30,32 @@ MAY_IMPORT = {
     "server": {"protocol", "server"},
     "transports": LOW,
     "serve": LOW | {"serve"},
-    "client": LOW | {"client", "client_wires"},
-    "client_wires": LOW | {"client_sse", "client_wires"},
+    "client": LOW | {"client", "client_messages", "client_wires"},
+    "client_wires": LOW | {"client_messages", "client_sse", "client_wires"},
+    "client_messages": set(),
     "client_sse": set(),
     "demo": LOW | {"mcp_trio", "demo"},
     "loading": LOW | {"mcp_trio", "loading"},
     "logs": {"protocol"},
     "trace": ABOVE_CLIENT | {"client_sse", "client_wires", "loading"},
-    "terminal": ABOVE_CLIENT | {"loading", "terminal"},
+    "values": {"protocol", "loading", "values"},
+    "terminal": ABOVE_CLIENT | {"loading", "terminal", "values"},
     "testing": ABOVE_CLIENT | {"testing"},
     "bench": ABOVE_CLIENT | {"bench", "client_sse", "client_wires", "loading"},
     "console": ABOVE_CLIENT | {"console"},
     "mcp_trio": LOW | {"serve", "client"},
     "pytest_plugin": {"loading", "testing", "trace"},
-    "cli_traces": ABOVE_CLIENT | {"loading", "cli"},
-    "cli_bench": ABOVE_CLIENT | {"bench", "loading", "terminal", "cli"},
-    "cli_access": LOW | {"loading", "cli"},
+    "cli_types": LOW | {"serve", "client", "loading", "cli_types"},
+    "cli_traces": ABOVE_CLIENT | {"loading", "terminal", "cli_types"},
+    "cli_bench": ABOVE_CLIENT | {"bench", "loading", "terminal", "values", "cli_types"},
+    "cli_look": ABOVE_CLIENT | {"loading", "terminal", "testing", "values", "cli_types"},
+    "cli_access": LOW | {"loading", "cli_types"},
+    "cli_config": ABOVE_CLIENT | {"loading", "cli_types"},
+    "cli_completion": ABOVE_CLIENT | {"loading", "testing", "cli_types", "cli"},
+    "reload": LOW | {"mcp_trio", "loading", "reload"},
     "cli": ABOVE_CLIENT
-    | {"terminal", "testing", "bench", "console", "loading", "logs", "cli", "cli_access", "cli_bench", "cli_traces"},
+    | {"client_messages", "console", "loading", "logs", "reload", "terminal", "cli"}
+    | {"cli_access", "cli_bench", "cli_completion", "cli_config", "cli_look", "cli_traces", "cli_types"},
     "__main__": {"cli"},
 }
 
@@ -69,7 +77,7 @@ PURE_LIBRARIES = {"msgspec", "mcp_trio"}
 HEAVY = set(
     """
     jsonschema httptools hypercorn quart quart_trio trio_websocket h11 h2 wsproto sqlite3 argparse asyncio
-    rich matplotlib jwt cryptography
+    rich matplotlib jwt cryptography watchfiles anyio
     """.split()
 )
 

@@ -395,7 +395,7 @@ MISTAKES = {
     "broken file": (("run", "broken.py"), ["ZeroDivisionError", "broken.py, line 1"]),
     "no such object": (("run", "server.py:other"), ["'other'", "server.py:server"]),
     "nobody at a WebSocket": (("inspect", "ws://127.0.0.1:9/mcp"), ["ws://127.0.0.1:9/mcp cannot be opened: nobody"]),
-    "unknown command": (("serve",), ["'serve'", "run, inspect, call, record, replay, show, bench, token, version"]),
+    "unknown command": (("serve",), ["'serve'", f"only {', '.join(cli.COMMANDS)}; to serve a file: mcp-trio run"]),
     "unknown flag": (("run", "--what"), ["--what", "--help"]),
     "unknown bare flag": (("--what",), ["--what", "--help"]),
     "bad number": (("run", "--grace", "soon"), ["--grace", "number of seconds", "'soon'"]),
@@ -482,9 +482,11 @@ def here(folder, monkeypatch, capfd):
 def test_inspect_shows_what_a_server_offers(here):
     code, out, _ = here("inspect", "server.py")
     assert code == 0
-    assert re.search(r"^Tools\n +add\(a, b\?\) +Add two numbers\.$", out, re.MULTILINE)
-    assert re.search(r"^Resources\n +notes://a +Some notes\.$", out, re.MULTILINE)
-    assert re.search(r"^Prompts\n +greet\(name, mood\?\) +Greet somebody\.$", out, re.MULTILINE)
+    add = r"^Tools \(10\)\n  add +Add two numbers\.\n    a +integer, required\n    b +number, default 0\.5$"
+    assert re.search(add, out, re.MULTILINE)
+    assert re.search(r"^Resources \(1\)\n  notes://a +Some notes\.$", out, re.MULTILINE)
+    greet = r"^Prompts \(1\)\n  greet +Greet somebody\.\n    name +required\n    mood +optional$"
+    assert re.search(greet, out, re.MULTILINE)
     assert "Templates" not in out
 
 
@@ -514,7 +516,7 @@ def test_a_server_with_nothing_says_so(here, folder):
 
 
 def test_a_command_is_a_target_too(here):
-    assert "add(a, b?)" in here("inspect", "--", *command("run", "server.py"))[1]
+    assert "Add two numbers." in here("inspect", "--", *command("run", "server.py"))[1]
     code, out, _ = here("call", "add", "a=1", "--", *command("run", "server.py"))
     assert (code, out) == (0, "1 and 0.5\n")
 
@@ -600,7 +602,7 @@ def test_a_question_is_answered_at_the_terminal(tmp_path):
 
 
 def test_progress_is_shown_at_a_terminal(tmp_path):
-    with terminal(tmp_path, "call", "mcp_trio.demo", "count_slowly", "steps=2", "seconds=0.01") as (process, screen):
+    with terminal(tmp_path, "call", "mcp_trio.demo", "count_slowly", "steps=2", "seconds=0.3") as (process, screen):
         assert process.stdout.read() == b"Counted to 2\n"
         assert "1/2 step 1 of 2" in read_until(screen, b"1 of 2")
 

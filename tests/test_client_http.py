@@ -1,13 +1,16 @@
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
+from itertools import pairwise
 
 import pytest
 import trio
+import trio.testing
 import trio_websocket
 
 from mcp_trio import Context, Server
-from mcp_trio.client import RemoteError, connect
-from mcp_trio.client_wires import open_websocket
+from mcp_trio.client import RemoteError, ServerGone, connect, talk
+from mcp_trio.client_messages import NoMessage
+from mcp_trio.client_wires import Connections, HttpWire, open_websocket
 from mcp_trio.transports.http.native import serve_http
 from mcp_trio.transports.websocket import serve_websocket
 
@@ -257,3 +260,126 @@ async def test_an_evil_origin_never_gets_a_websocket():
         )
         assert (await stream.receive_some()).startswith(b"HTTP/1.1 403 ")
         await stream.aclose()
+
+
+# Servers that do not keep to the protocol
+
+
+@asynccontextmanager
+async def saying(*answers):
+    """A server that answers one connection after the other with bytes, and closes each; the heads of the requests."""
+    heads = []
+
+    async def answer(stream):
+        async with stream:
+            head = bytes(await stream.receive_some())
+            while b"\r\n\r\n" not in head:
+                head += bytes(await stream.receive_some())
+            heads.append(head)
+            await stream.send_all(answers[min(len(heads), len(answers)) - 1])
+
+    async with trio.open_nursery() as nursery:
+        [listener] = await nursery.start(partial(trio.serve_tcp, answer, 0, host="127.0.0.1"))
+        with trio.fail_after(10):
+            yield f"http://127.0.0.1:{listener.socket.getsockname()[1]}", heads
+        nursery.cancel_scope.cancel()
+
+
+def answered(body, kind="application/json", more="", length=None):
+    length = len(body) if length is None else length
+    return f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n{more}Content-Length: {length}\r\n\r\n{body}".encode()
+
+
+def events(*data, **options):
+    return answered("".join(f"data: {one}\n\n" for one in data), "text/event-stream", **options)
+
+
+REPLY = '{"jsonrpc":"2.0","id":0,"result":{"tools":[]}}'
+NO_MESSAGES = {
+    "an event": (events("hello"), "this is no message of JSON-RPC: hello"),
+    "a later event": (
+        events('{"jsonrpc":"2.0","method":"a"}', "<p>\\n</p>"),
+        "this is no message of JSON-RPC: <p>",
+    ),
+    "a body": (answered("<html>\n\n<p>"), "this is no message of JSON-RPC: <html> <p>"),
+    "a number": (answered("5"), "this is no message of JSON-RPC: 5"),
+    "numbers": (answered("[5]"), "this is no message of JSON-RPC: [5]"),
+    "depth": (answered("[" * 100_000), "this is no message of JSON-RPC: [[["),
+    "no text": (
+        b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 3\r\n\r\n"\xff"',
+        "this is no message of JSON-RPC: ",
+    ),
+    "a body cut off": (answered(REPLY, length=1000), "the stream ended before the reply"),
+}
+
+
+@pytest.mark.parametrize(("answer", "says"), NO_MESSAGES.values(), ids=NO_MESSAGES)
+async def test_what_is_no_message_is_told_to_who_waits_for_a_reply(answer, says):
+    async with saying(answer) as (url, _), connect(f"{url}/mcp", "2026-07-28") as client:
+        with pytest.raises(RemoteError) as caught:
+            await client.list_tools()
+        assert says in caught.value.message
+        assert "\n" not in caught.value.message
+
+
+@pytest.mark.parametrize("result", ["5", "null", "[]"])
+async def test_a_result_that_is_none_is_no_message(result):
+    reply = answered(f'{{"jsonrpc":"2.0","id":0,"result":{result}}}')
+    async with saying(reply) as (url, _), connect(f"{url}/mcp", "2026-07-28") as client:
+        with pytest.raises(NoMessage, match="what answered is no MCP server: it wrote"):
+            await client.list_tools()
+
+
+async def test_a_body_without_a_length_is_as_long_as_its_connection():
+    answer = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{REPLY}".encode()
+    async with saying(answer) as (url, _), connect(f"{url}/mcp", "2026-07-28") as client:
+        assert await client.list_tools() == []
+
+
+async def test_how_long_to_wait_before_coming_back_is_remembered(autojump_clock):
+    session = "Mcp-Session-Id: s\r\n"
+    opened = '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{}}}'
+    first = answered("retry: 60000\nid: 1\ndata: {}\n\n", "text/event-stream")
+    then = answered("id: 2\ndata: {}\n\n", "text/event-stream")
+    times = []
+
+    async with memory_server(times, POST=[answered(opened, more=session)], GET=[first, then, then]):
+        await trio.sleep(150)
+        gets = [at for at, method in times if method == "GET"]
+        assert [round(later - at) for at, later in pairwise(gets)] == [60, 60]
+
+
+@asynccontextmanager
+async def memory_server(times, **answers):
+    """A client of a server in memory, which has answers to each method in turn, and notes when it was asked."""
+
+    class InMemory(Connections):
+        async def connect(self):
+            ours, theirs = trio.testing.memory_stream_pair()
+            nursery.start_soon(serve, theirs)
+            return ours
+
+    async def serve(stream):
+        head = bytes(await stream.receive_some())
+        method = head.split()[0].decode()
+        times.append((trio.current_time(), method))
+        await stream.send_all(answers[method].pop(0) if answers.get(method) else answered(""))
+        await stream.aclose()
+
+    async with trio.open_nursery() as nursery:
+        async with aclosing(HttpWire("http://there/mcp")) as wire, trio.open_nursery() as wire.nursery:
+            wire._connections = InMemory("http://there/mcp")
+            async with talk(wire, "2025-11-25") as client:
+                yield client
+            wire.nursery.cancel_scope.cancel()
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_end_of_http_and_sse_in_the_middle_is_an_end_of_the_conversation():
+    opening = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    event = "event: endpoint\ndata: /messages\n\n"
+    answer = f"{opening}{len(event):x}\r\n{event}\r\n".encode()
+    async with saying(answer, answered("")) as (url, _):
+        with pytest.raises(ServerGone):
+            async with connect(f"{url}/sse", "2024-11-05"):
+                pytest.fail("it has opened")

@@ -10,6 +10,7 @@ import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import httptools  # noqa: F401 - imported once, before pytester puts modules back
 import pytest
 
 pytest_plugins = ["pytester"]

@@ -1,0 +1,147 @@
+"""The commands that look at a server from outside: inspect and call."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, redirect_stdout
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import trio
+
+from .cli_types import DEMO, PROG, SPEC_HELP, SPOKEN, at_terminal, one_of
+from .loading import Problem, load
+from .protocol.model import Json
+from .protocol.revisions import REVISIONS
+
+if TYPE_CHECKING:
+    import argparse
+
+    from .cli_types import Parser
+    from .client import Client
+
+# An example of what `call` takes.
+CALL = "server.py add a=1 b=2"
+
+
+def _target_arguments(parser: Parser) -> None:
+    parser.add_argument("--revision", metavar="DATE", type=one_of([r.name for r in REVISIONS]), help="to be spoken")
+
+
+@asynccontextmanager
+async def _client(spec: str | None, options: argparse.Namespace, **about: Any) -> AsyncIterator[Client]:
+    """A client of a TARGET. What the target prints goes to stderr."""
+    from . import client, testing
+
+    revision = options.revision or SPOKEN
+    with redirect_stdout(sys.stderr):
+        if options.command or client.is_url(spec):
+            found = client.connect(options.command or str(spec), revision, **about)
+        else:
+            found = testing.connect(load(DEMO if spec is None else spec), revision, **about)
+        async with found as connected:
+            yield connected
+
+
+# inspect
+
+
+def inspect_arguments(parser: Parser) -> None:
+    """What inspect takes."""
+    parser.usage = f"{PROG} inspect [--json] [--revision DATE] [SPEC | URL | -- COMMAND...]"
+    parser.add_argument("spec", nargs="?", metavar="SPEC", help=SPEC_HELP)
+    parser.add_argument("--json", action="store_true", help="print it as the wire has it")
+    _target_arguments(parser)
+
+
+async def inspect(options: argparse.Namespace) -> int:
+    """List the tools, resources, templates and prompts of a server."""
+    from .terminal import as_json, table
+
+    async with _client(options.spec, options) as client:
+        offered = {
+            **client.server,
+            "tools": await _listed(client.list_tools),
+            "resources": await _listed(client.list_resources),
+            "resourceTemplates": await _listed(client.list_templates),
+            "prompts": await _listed(client.list_prompts),
+        }
+    print(as_json(offered) if options.json else table(offered))
+    return 0
+
+
+async def _listed(list_all: Callable[[], Any]) -> list[Json]:
+    from .client import RemoteError
+
+    try:
+        return list(await list_all())
+    except RemoteError as error:
+        if error.code == -32601:  # a server need not have this kind at all
+            return []
+        raise
+
+
+# call
+
+
+def call_arguments(parser: Parser) -> None:
+    """What call takes."""
+    parser.usage = (
+        f"{PROG} call [--json OBJECT] [--revision DATE] SPEC|URL TOOL [KEY=VALUE...]\n"
+        f"       {PROG} call [--json OBJECT] [--revision DATE] TOOL [KEY=VALUE...] -- COMMAND..."
+    )
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="SPEC TOOL KEY=VALUE",
+        help="a VALUE is read as the tool's schema has it; LIST=A LIST=B makes a list, OBJECT.KEY=VALUE an object;"
+        " KEY:=VALUE is JSON; the VALUE @FILE is what the file holds",
+    )
+    parser.add_argument("--json", metavar="OBJECT", help="the arguments, as one JSON object")
+    _target_arguments(parser)
+
+
+async def call(options: argparse.Namespace) -> int:
+    """Call a tool and print what it answers.
+
+    A tool that fails is exit code 1, in every revision whose results say so: the first one's do not.
+    """
+    from .terminal import answer, printed
+    from .values import arguments, named
+
+    words = [None, *options.words] if options.command else options.words
+    if len(words) < 2:
+        raise Problem(f"call wants a target and a tool, as in: {PROG} call {CALL}")
+    spec, name, *pairs = words
+    given = _object(options.json) if options.json else {}
+    asks: Json = {"capabilities": {"elicitation": {"form": {}}}, "answer": answer} if at_terminal() else {}
+    async with _client(spec, options, **asks) as client:
+        given = arguments(named(await client.list_tools(), name), pairs, given)
+        async with trio.open_nursery() as nursery:
+            if sys.stderr.isatty():
+                nursery.start_soon(_show_progress, client)
+            result = await client.call_tool(name, given, meta={"progressToken": "call"})
+            nursery.cancel_scope.cancel()
+    print(printed(result), file=sys.stderr if result.is_error else sys.stdout)
+    return 1 if result.is_error else 0
+
+
+def _object(text: str) -> Json:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        raise Problem(f"--json: one JSON object is wanted: {error}") from None
+
+
+async def _show_progress(client: Client) -> None:
+    from .terminal import bar
+
+    heard = await client.hear("notifications/progress")
+    with bar() as tell:
+        while True:
+            params = heard[-1].get("params", {})
+            done, total = (params.get(key) for key in ("progress", "total"))
+            if isinstance(done, int | float) and isinstance(total, int | float | None):
+                tell(done, total, str(params.get("message", "")))
+            heard = await client.hear("notifications/progress", len(heard) + 1)

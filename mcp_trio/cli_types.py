@@ -1,0 +1,172 @@
+"""What the commands share: their parser, the kinds of values that flags take, and what a SPEC may be."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import math
+import os
+import socket
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NoReturn
+from urllib.parse import urlsplit
+
+from .loading import FORMS, NAMES, Problem, did_you_mean
+from .protocol.revisions import REVISIONS
+
+PROG = "mcp-trio"
+SPEC_HELP = f"{FORMS} (looks for {', '.join(NAMES)}); default: a demo"
+DEMO = f"{__package__}.demo"
+# What a server of any age understands: to those that open a session it is the newest, others agree on less.
+SPOKEN = next(revision.name for revision in reversed(REVISIONS) if revision.opens)
+
+
+class Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        what, _, words = message.partition(": ")
+        if what == "unrecognized arguments":
+            message += did_you_mean(words.split()[0].partition("=")[0], self._option_string_actions)
+        self.exit(2, f"{self.prog}: {message}; {self.prog} --help says more\n")
+
+
+def address(text: str) -> str:
+    """[HOST:]PORT."""
+    from .serve import address
+
+    try:
+        address(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def port(text: str) -> int:
+    """The number of a port; 0 is any that is free."""
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"a port is wanted, a number up to 65535 such as 8000, not {text!r}")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """A number of seconds."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"a number of seconds is wanted, such as 5 or 0.5, not {text!r}")
+    return number
+
+
+def timeout(text: str) -> float:
+    """A number of seconds in which something can be done."""
+    if (number := seconds(text)) == 0:
+        raise argparse.ArgumentTypeError("a timeout of 0 seconds leaves no time for anything")
+    return number
+
+
+def rate(text: str) -> str:
+    """So many calls in a time."""
+    from .server.limits import read_rate
+
+    try:
+        read_rate(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def number(text: str) -> int:
+    """A whole number, at least 1."""
+    if not (text.isascii() and text.isdigit() and len(text) < 18 and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"a whole number is wanted, at least 1, not {text!r}")
+    return int(text)
+
+
+class one_of:
+    """One of some words."""
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self.words = tuple(words)
+
+    def __call__(self, text: str) -> str:
+        word = text if text in self.words else text.lower()
+        if word not in self.words:
+            hint = did_you_mean(text, self.words)
+            raise argparse.ArgumentTypeError(f"{' or '.join(self.words)} is wanted, not {text!r}{hint}")
+        return word
+
+
+def switch(text: str) -> bool:
+    """Whether something is to be."""
+    if (word := text.lower()) not in ("1", "true", "yes", "on", "0", "false", "no", "off"):
+        raise argparse.ArgumentTypeError(f"1 or 0 is wanted, not {text!r}")
+    return word in ("1", "true", "yes", "on")
+
+
+def listed(text: str) -> list[str]:
+    """Words with commas between them."""
+    return text.split(",")
+
+
+def at_terminal() -> bool:
+    """Whether somebody may type."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def must_lead_somewhere(word: str) -> None:
+    """A URL, where a word is one, has a host, and a port that there is. Raises Problem."""
+    from .client import is_url
+
+    try:
+        parts = urlsplit(word) if is_url(word) else None
+        wrong = "" if parts is None or (parts.hostname and parts.port != 0) else "it has no host, or no port"
+    except ValueError as error:
+        wrong = str(error)
+    if wrong:
+        raise Problem(f"{word} is no URL of a server: {wrong}; one such as http://127.0.0.1:8000/mcp is wanted")
+
+
+def must_be_a_pair(certificate: str, key: str) -> None:
+    """Files that TLS can be served with. Raises Problem."""
+    import ssl
+
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
+    except OSError as error:
+        missing = next((file for file in (certificate, key) if not os.path.isfile(file)), None)
+        why = f"there is no file {missing}" if missing else f"as they are no certificate and its key ({error})"
+        raise Problem(f"--tls-cert {certificate} and --tls-key {key} cannot be used: {why}") from None
+
+
+# What keeps one from listening, and what to do about it.
+WHY_NOT = {
+    errno.EADDRINUSE: "is taken already; give another port, or 0 for any that is free",
+    errno.EADDRNOTAVAIL: "is no address of this machine; leave the host out, or give 0.0.0.0 for all addresses",
+    errno.EACCES: "is not yours to take; give a port from 1024 on",
+}
+
+
+@contextmanager
+def listening(*places: str) -> Iterator[None]:
+    """While something begins to listen in these places; why it cannot is told with them. Raises Problem."""
+    try:
+        yield
+    except (OSError, BaseExceptionGroup) as error:
+        for leaf in leaves(error):
+            why = "names no host that is known" if isinstance(leaf, socket.gaierror) else None
+            if isinstance(leaf, OSError) and not leaf.__notes__ and (why := why or WHY_NOT.get(leaf.errno or 0)):
+                raise Problem(f"{' or '.join(places)} {why}") from None
+        raise
+
+
+def leaves(error: BaseException, notes: Sequence[str] = ()) -> list[BaseException]:
+    """What groups are made of; what was noted on a group is noted on each."""
+    error.__notes__ = [*notes, *getattr(error, "__notes__", ())]
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in leaves(inner, error.__notes__)]
+    return [error]
