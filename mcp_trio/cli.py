@@ -199,6 +199,7 @@ SETTINGS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         " has sent more behind a request that runs",
     ),
     "ws": ("[HOST:]PORT", _address, "serve WebSocket alone there"),
+    "console": ("[HOST:]PORT", _address, "serve a page there to look at the server, and call it, in a browser"),
     "path": ("PATH", str, "of the MCP endpoint on HTTP (/mcp)"),
     "allowed_host": ("NAME", _words, "a name by which HTTP clients may come"),
     "allowed_origin": ("URL", _words, "a site whose pages may come"),
@@ -250,7 +251,7 @@ async def _serve_and_say(server: Server, options: argparse.Namespace, stdio: boo
 
     if (options.tls_cert is None) != (options.tls_key is None):
         raise Problem("--tls-cert and --tls-key go together")
-    chosen = {name: getattr(options, name) for name in ("http", "ws", "http_engine", "path", "cors")}
+    chosen = {name: getattr(options, name) for name in ("http", "ws", "console", "http_engine", "path", "cors")}
     chosen |= {"allowed_hosts": options.allowed_host, "allowed_origins": options.allowed_origin}
     chosen["tls"] = options.tls_cert and (options.tls_cert, options.tls_key)
     start = partial(serve, server, stdio=stdio, **{name: value for name, value in chosen.items() if value})
