@@ -1,7 +1,7 @@
 """The console: a page for people, served on loopback to whoever has its token.
 
-Each page that is open has a client of its own in this process. It is one response that does not end, of JSON by line:
-what the client is answered and asked, and every message that passes on any transport; what the page wants comes by POST.
+Each page that is open has a client of its own in this process. It is one response that does not end, of JSON by line,
+with what the client is answered and asked, and every message on any transport; what the page wants comes by POST.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator
 from functools import partial
 from importlib.resources import files
 from itertools import count
-from typing import Any, TypeVar
 
 import msgspec
 import trio
@@ -35,13 +34,16 @@ from ..transports.http.service import HEARTBEAT, LAST_WORDS
 from ..transports.memory import memory_pair
 from .watch import Passed, Watch
 
-T = TypeVar("T")
 MOST_PAGES, MOST_CALLS = 16, 100
 # Messages that a page is told of at a time, and how much it is shown of each.
 AT_ONCE, SHOWN = 200, 64 * 1024
 CAPABILITIES: Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 DECLINED = {"code": -1, "message": "The user has declined"}
-ASSETS = {"": "text/html", "page.css": "text/css", **dict.fromkeys(("page.js", "forms.js", "results.js"), "text/javascript")}
+ASSETS = {
+    "": "text/html",
+    "page.css": "text/css",
+    **dict.fromkeys(("page.js", "forms.js", "results.js"), "text/javascript"),
+}
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
     " img-src data:; media-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
@@ -194,7 +196,7 @@ class Console:
             raise Refused(403, f"Origin {origin[:100]!r} is not allowed")
         given = request.authorization.token if request.authorization else request.args.get("token")
         if not secrets.compare_digest((given or "").encode(), self.token.encode()):
-            raise Refused(401, "The token is missing or wrong: open the address that was printed, with all that is in it")
+            raise Refused(401, "The token is missing or wrong: open the address that was printed, the whole of it")
 
     def _is_ours(self, name: str) -> bool:
         return is_loopback(name) or (name == self._host and not is_loopback(name))
@@ -222,6 +224,7 @@ class Console:
             await self.nursery.start(page.run, revision)
             while not page.scope.cancel_called:
                 yield await page.next()
+            yield await page.next()  # its last words
         except (RemoteError, ServerGone) as problem:
             yield jsonrpc.encode({"refused": str(problem)}) + b"\n"
         finally:
@@ -283,7 +286,7 @@ class Console:
 
 async def _asset(name: str, token: str) -> Response:
     text = (files(__package__) / (name or "page.html")).read_text("utf-8").replace("{{token}}", token)
-    return Response(text, content_type=f"{ASSETS[name]}; charset=utf-8")
+    return Response(text, content_type=f"text/{ASSETS[name]}; charset=utf-8")
 
 
 async def _refuse(refused: Refused) -> Response:
@@ -297,9 +300,11 @@ async def serve_console(
 
     Its address, with the token, goes to stderr.
     """
+    listeners = [one.socket for one in await trio.open_tcp_listeners(port, host=host)]
+    ports = [listener.getsockname()[1] for listener in listeners]
     server.watch = Watch()
-    console, config, ports = Console(server, server.watch, host), Config(), list[int]()
-    config.bind, config.graceful_timeout = [f"{host}:{port}"], LAST_WORDS
+    console, config = Console(server, server.watch, host), Config()
+    config.bind, config.graceful_timeout = [f"fd://{one.detach()}" for one in listeners], LAST_WORDS
     config.errorlog = logging.getLogger("hypercorn.error")
 
     async def told_to_stop() -> None:
@@ -312,8 +317,7 @@ async def serve_console(
 
     try:
         async with trio.open_nursery() as console.nursery:
-            urls = await console.nursery.start(partial(serve, console.app, config, shutdown_trigger=told_to_stop))
-            ports += [int(url.rpartition(":")[2]) for url in urls]
+            await console.nursery.start(partial(serve, console.app, config, shutdown_trigger=told_to_stop))
             url = f"http://{f'[{host}]' if ':' in host else host}:{ports[0]}/?token={console.token}"
             print(f"Console: {url}", file=sys.stderr, flush=True)
             if not is_loopback(host):

@@ -195,7 +195,7 @@ function heading(kind, item) {
   const name = item[kind.key];
   return [
     make("h2", { id: "chosen-title", tabindex: -1 }, item.title ?? notes.title ?? item.name ?? name),
-    make("code", { class: "dim" }, name),
+    (item.title ?? notes.title ?? item.name ?? name) !== name ? make("code", { class: "dim" }, name) : "",
     badges.length ? make("ul", { class: "badges", "aria-label": "Notes" }, ...badges.map((badge) => make("li", {}, badge))) : "",
     item.description ? make("p", { class: "description text" }, item.description) : "",
   ];
@@ -219,7 +219,7 @@ function formOf(schema, label, send, about) {
       complain(fault.message);
     }
   });
-  const buttons = make("div", { class: "buttons" }, make("button", { type: "submit", class: "primary" }, label), fields.canSwitch ? turn : "");
+  const buttons = make("div", { class: "buttons" }, make("button", { type: "submit", class: "primary" }, label), fields.canSwitch && !fields.isEmpty ? turn : "");
   const empty = fields.isEmpty ? make("p", { class: "hint" }, "It takes no arguments.") : "";
   const form = make("form", {}, empty, fields.element, problem, buttons);
   form.addEventListener("submit", async (event) => {
@@ -468,17 +468,30 @@ function other(params) {
 let paused = null; // what has come since
 let isFiltering = 0;
 
-const words = (message) => {
-  if (Array.isArray(message)) return [`batch of ${message.length}`, ""];
-  if (typeof message !== "object" || message === null) return ["no message", ""];
-  const id = message.id === undefined || message.id === null ? "" : `#${message.id}`;
-  if (message.method) {
-    const { name, uri, requestId, progressToken, level, ref } = message.params ?? {};
-    return [message.method, [id, name ?? uri ?? requestId ?? progressToken ?? level ?? ref?.name ?? ""].filter((one) => one !== "").join(" ")];
+const waiting = new Map(); // requests without an answer: what each is called
+
+// What a message is called: its method and what it is about; of an answer, what it answers.
+function words(row, message) {
+  if (Array.isArray(message)) return `batch of ${message.length}`;
+  if (typeof message !== "object" || message === null) return "no message";
+  const { id, method, params, error, result: given } = message;
+  const number = id === undefined || id === null ? "" : ` #${id}`;
+  if (method) {
+    const { name: subject, uri, requestId, progressToken, level, ref, progress, total } = params ?? {};
+    const far = progress === undefined ? undefined : `${progress}${total === undefined ? "" : ` of ${total}`}`;
+    const about = subject ?? uri ?? requestId ?? far ?? progressToken ?? level ?? ref?.name ?? ref?.uri ?? "";
+    const called = `${method} ${about}`.trim();
+    if (number) waiting.set(`${row.talk} ${row.from} ${id}`, called);
+    if (waiting.size > MOST_ROWS) waiting.delete(waiting.keys().next().value);
+    return called + number;
   }
-  if (message.error) return [`error ${message.error.code}: ${message.error.message}`, id];
-  return [message.result?.isError ? "result: the tool reports an error" : message.result?.resultType === "input_required" ? "result: asks for input" : "result", id];
-};
+  const asked = `${row.talk} ${row.from === "client" ? "server" : "client"} ${id}`;
+  const of = waiting.has(asked) ? ` of ${waiting.get(asked)}` : "";
+  waiting.delete(asked);
+  if (error) return `error ${error.code}${of}${number}: ${error.message}`;
+  if (given?.isError) return `tool error${of}${number}`;
+  return `${given?.resultType === "input_required" ? "question" : "result"}${of}${number}`;
+}
 
 function pass(row) {
   const message = json(row.text);
@@ -499,12 +512,12 @@ function follow(message) {
 function add(row, message) {
   const isAtEnd = $("rows").scrollTop + $("rows").clientHeight > $("rows").scrollHeight - 40;
   know(row);
-  const [what, about] = words(message);
+  const what = words(row, message);
   const time = new Date(row.at * 1000);
   const stamp = `${time.toLocaleTimeString([], { hour12: false })}.${String(time.getMilliseconds()).padStart(3, "0")}`;
   const way = row.from === "client" ? "→ to the server" : "← from the server";
-  const about_ = make("span", { class: "head" }, make("time", {}, stamp), make("span", { class: "way" }, way), make("span", {}, row.transport), make("span", {}, name(row)));
-  const details = make("details", {}, make("summary", {}, about_, make("span", { class: "what" }, `${what} ${about}`)));
+  const about = make("span", { class: "head" }, make("time", {}, stamp), make("span", { class: "way" }, way), make("span", {}, row.transport), make("span", {}, name(row)));
+  const details = make("details", {}, make("summary", {}, about, make("span", { class: "what" }, what)));
   const isWrong = message?.error || message?.result?.isError;
   const item = make("li", { class: `${row.from}${isWrong ? " wrong" : ""}` }, details);
   item.row = row;

@@ -1,4 +1,4 @@
-"""Every message that passes between a server and any client, on any transport: the latest are kept, for who looks on."""
+"""Every message that passes between a server and its clients, on any transport: the latest are kept to be looked at."""
 
 from __future__ import annotations
 
@@ -192,6 +192,8 @@ class _Session(HttpSession):
     """A conversation, with or without a session; what it announces is seen."""
 
     __slots__ = ("talk", "watch")
+    talk: Talk
+    watch: Watch
 
     def tell(self, method: str, params: Json, channel: Channel | None = None, revision: Any = None) -> None:
         """The same."""
@@ -201,7 +203,7 @@ class _Session(HttpSession):
 class _Exchange(Exchange):
     """A POST; what is said before the result, and the result, are seen."""
 
-    def __init__(self, service: _Service, conversation: Conversation, headers: Headers) -> None:
+    def __init__(self, service: Any, conversation: Conversation, headers: Headers) -> None:
         super().__init__(service, conversation, headers)
         self._talk, self._watch = service.talk, service.watch
         if isinstance(conversation, _Session):
