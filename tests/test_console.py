@@ -196,6 +196,8 @@ async def test_the_page_runs_and_loads_nothing_but_its_own() -> None:
         response = await client.get(f"{path}?token={console.token}", headers={"Host": "localhost"})
         text = await response.get_data(as_text=True)
         assert response.status_code == 200
+        kind = {"/": "html", "/page.css": "css"}.get(path, "javascript")
+        assert response.headers["Content-Type"] == f"text/{kind}; charset=utf-8"
         policy = response.headers["Content-Security-Policy"]
         assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'")
         assert "unsafe" not in policy

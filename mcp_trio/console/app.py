@@ -39,11 +39,7 @@ MOST_PAGES, MOST_CALLS = 16, 100
 AT_ONCE, SHOWN = 200, 64 * 1024
 CAPABILITIES: Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 DECLINED = {"code": -1, "message": "The user has declined"}
-ASSETS = {
-    "": "text/html",
-    "page.css": "text/css",
-    **dict.fromkeys(("page.js", "forms.js", "results.js"), "text/javascript"),
-}
+ASSETS = {"": "html", "page.css": "css", "page.js": "javascript", "forms.js": "javascript", "results.js": "javascript"}
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
     " img-src data:; media-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
