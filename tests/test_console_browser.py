@@ -231,7 +231,7 @@ def test_the_newcomers_path(page: ConsolePage, demo: str, tmp_path: Path) -> Non
     page.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
     page.click("#save")
     page.until("document.querySelector('#status').textContent.startsWith('Saved')")
-    (name,) = re.findall(r"conversation-\d+\.jsonl", page.ask("document.querySelector('#status').textContent"))
+    name, _ = re.findall(r"conversation-\d+\.jsonl", page.ask("document.querySelector('#status').textContent"))
     file = tmp_path / name
     while not file.exists():
         page.ask("1")
