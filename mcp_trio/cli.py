@@ -190,6 +190,7 @@ SETTINGS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         " has sent more behind a request that runs",
     ),
     "ws": ("[HOST:]PORT", address, "serve WebSocket alone there"),
+    "console": ("[HOST:]PORT", address, "serve a page there to look at the server, and call it, in a browser"),
     "transport": (
         "NAME",
         one_of(TRANSPORTS),
@@ -307,11 +308,11 @@ async def _serve_and_say(
         raise Problem("--tls-cert and --tls-key go together")
     if options.tls_cert is not None:
         must_be_a_pair(options.tls_cert, options.tls_key)
-    chosen = {name: getattr(options, name) for name in ("http", "ws", "http_engine", "path", "cors")}
+    chosen = {name: getattr(options, name) for name in ("http", "ws", "console", "http_engine", "path", "cors")}
     chosen |= {"allowed_hosts": options.allowed_host, "allowed_origins": options.allowed_origin}
     chosen["tls"] = options.tls_cert and (options.tls_cert, options.tls_key)
     start = partial(serve, server, stdio=stdio, **{name: value for name, value in chosen.items() if value})
-    places = [place for place in (options.http, options.ws) if place]
+    places = [place for place in (options.http, options.ws, options.console) if place]
     with listening(*places):
         await _serve_beside(start, server.info.name, reloader)
 

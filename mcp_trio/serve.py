@@ -24,6 +24,7 @@ async def serve(
     stdio: bool | tuple[int, int] = False,
     http: str | int | None = None,
     ws: str | int | None = None,
+    console: str | int | None = None,
     http_engine: str = "native",
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
     **options: Any,
@@ -32,9 +33,10 @@ async def serve(
 
     Whoever has claimed standard input and output already gives the descriptors as `stdio`. `http` is `[HOST:]PORT`,
     where WebSocket is served too; `ws` is a port for WebSocket alone. The options of `serve_http` go with both.
-    `http_engine` is native or hypercorn. Started in a nursery, it gives the URLs that it serves.
+    `http_engine` is native or hypercorn. `console` is where a page for people is served, which sees all messages; its
+    address goes to stderr. Started in a nursery, it gives the URLs that it serves.
     """
-    if not stdio and http is None and ws is None:
+    if not stdio and http is None and ws is None and console is None:
         raise ValueError("nothing to serve on: say stdio=True or http='127.0.0.1:8000'")
     serving, stopping = trio.Event(), trio.Event()
     gc.set_threshold(*COLLECT)  # the process is the server's, as are its signals
@@ -57,6 +59,10 @@ async def serve(
                 serving.set()
                 async with trio.open_nursery() as transports:
                     urls: list[str] = []
+                    if console is not None:  # before the others, as it sees those that begin after it
+                        from .console.app import serve_console
+
+                        await transports.start(partial(serve_console, server, *address(console), stopping=stopping))
                     for scheme, place, engine in (("http", http, http_engine), ("ws", ws, "websocket")):
                         if place is not None:
                             serves = _engine(engine, server, stopping)

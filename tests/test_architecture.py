@@ -60,7 +60,10 @@ MAY_IMPORT = {
 }
 
 # File -> what it may import beside, when it is first needed: the doors through which a user goes up the rooms.
-DOORS = {"mcp_trio/server/app.py": {"mcp_trio.serve", "mcp_trio.transports.http.asgi"}}
+DOORS = {
+    "mcp_trio/server/app.py": {"mcp_trio.serve", "mcp_trio.transports.http.asgi"},
+    "mcp_trio/serve.py": {"mcp_trio.console.app"},
+}
 
 # What the transports share; whatever else stands in transports/ is one of them.
 SHARED = {"lines", "outbox"}

@@ -93,6 +93,7 @@ class Server:
         self.lifespan_value: Any = None
         self._lifespan: Callable[[], AbstractAsyncContextManager[Any]] = nullcontext
         self.is_running = False
+        self.watch: Any = None  # what sees every message that passes, while there is a console
         secret = secret or os.environ.get("MCP_TRIO_SECRET") or secrets.token_bytes(32)
         self.secret = secret.encode() if isinstance(secret, str) else secret
         self.access: Access | None = None

@@ -414,6 +414,8 @@ def resume(running: Running, trap: Any) -> Generator[Any, Any, bytes | None]:
 
 async def converse(server: Server, wire: Wire, principal: Principal | None = None, *, address: str = "") -> None:
     """Serve one client until its input ends and what it asked for is done."""
+    if server.watch is not None:
+        wire = server.watch.wire(wire)
     conversation = Conversation(server, wire)
     conversation.principal, conversation.address = principal, address
     try:

@@ -16,7 +16,7 @@ from ...protocol.jsonrpc import MAX_MESSAGE
 from ...server.app import Server
 from ...server.limits import network
 from .endpoint import TOO_LARGE, TOO_SLOW, Fields, Head, Headers, Reply, refusal
-from .service import LAST_WORDS, Exchange, Feed, Service
+from .service import LAST_WORDS, Exchange, Feed, service_of
 
 log = logging.getLogger("mcp_trio")
 
@@ -35,7 +35,7 @@ class Application:
     """
 
     def __init__(self, server: Server, path: str, **guarding: Any) -> None:
-        self.service = Service(server, path, **guarding)
+        self.service = service_of(server, path, **guarding)
         self.requests: list[Head] = []  # under way
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -192,7 +192,7 @@ async def serve_hypercorn(
             await application.service.wind_up(application.requests)  # hypercorn would cut off idle streams only
         finally:
             if application.requests:
-                _cut_off(ports)
+                cut_off(ports)
 
     async with trio.open_nursery() as nursery:
         urls = await nursery.start(partial(serve, application, config, shutdown_trigger=told_to_stop))
@@ -200,7 +200,7 @@ async def serve_hypercorn(
         task_status.started([(host, number) for number in ports])
 
 
-def _cut_off(ports: list[int]) -> None:
+def cut_off(ports: list[int]) -> None:
     """End the connections that were accepted there.
 
     hypercorn's writes to a client that does not read cannot be cancelled, and nothing else leads to its sockets.

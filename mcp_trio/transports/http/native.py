@@ -20,7 +20,7 @@ from ...server.limits import network
 from ..outbox import GONE, let_go
 from .endpoint import MCP, METADATA, TOO_SLOW, Fields, Head, Reply, refusal
 from .parsing import BODY, HEAD, IDLE, Parsed, RequestParser
-from .service import Exchange, Feed, Service
+from .service import Exchange, Feed, Service, service_of
 
 log = logging.getLogger("mcp_trio")
 
@@ -337,7 +337,7 @@ async def serve_http(
     if tls is not None:
         context.load_cert_chain(*tls)
     listeners = [socket(fileno=one.socket.detach()) for one in await trio.open_tcp_listeners(port, host=host)]
-    with closing((UpgradesOnly if upgrades_only else Service)(server, **options)) as service:
+    with closing((UpgradesOnly if upgrades_only else service_of)(server, **options)) as service:
         async with trio.open_nursery() as nursery:
             native = Host(service, nursery, upgrade)
             nursery.start_soon(native.keep_time)

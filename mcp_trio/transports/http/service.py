@@ -229,6 +229,8 @@ def post_legacy(feeds: dict[bytes, LegacyFeed], head: Head, body: bytes) -> Repl
 class Service:
     """One server's HTTP side. A host hands `admit` a request's head, and `answer` the head and the body."""
 
+    session, exchange = HttpSession, Exchange
+
     def __init__(self, server: Server, path: str = "/mcp", **guarding: Any) -> None:
         self.server = server
         self.guard = Guard(**guarding)
@@ -331,7 +333,7 @@ class Service:
         if endpoint.SESSION in head.headers and (stated is None or stated.opens):
             conversation = self._session(head)
         else:  # nothing but this message; it may open a session
-            conversation = HttpSession(self.server, stated)
+            conversation = self.session(self.server, stated)
             conversation.principal = head.principal
         conversation.address = head.peer
         event = conversation.session.receive(body)
@@ -343,7 +345,7 @@ class Service:
         elif revision is None or (isinstance(event, Answer) and revision.opens):
             self._session(head)  # says that there is none
         if type(event) is Call or (isinstance(event, Batch) and event.asks):
-            exchange = Exchange(self, conversation, head.headers)
+            exchange = self.exchange(self, conversation, head.headers)
             return exchange.begin(event) or exchange
         if isinstance(event, Answer) and revision and not revision.opens:
             raise Refused(refusal(400, "Responses are not taken here: this revision's server asks by its results"))
@@ -399,6 +401,11 @@ class Service:
         if version is not None and version != session.revision.name.encode():
             raise Refused(refusal(400, f"{given} is not what was agreed on, {session.revision.name}"))
         return session
+
+
+def service_of(server: Server, path: str = "/mcp", **guarding: Any) -> Service:
+    """The HTTP side of a server; where somebody watches it, one that is seen."""
+    return (server.watch.service if server.watch is not None else Service)(server, path, **guarding)
 
 
 @lru_cache(1024)

@@ -1,0 +1,324 @@
+"""The console: a page for people, served on loopback to whoever has its token.
+
+Each page that is open has a client of its own in this process. It is one response that does not end, of JSON by line,
+with what the client is answered and asked, and every message on any transport; what the page wants comes by POST.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import sys
+from collections.abc import AsyncIterator
+from functools import partial
+from importlib.resources import files
+from itertools import count
+
+import msgspec
+import trio
+from hypercorn.config import Config
+from hypercorn.trio import serve
+from quart import request
+from quart_trio import QuartTrio
+from quart_trio.wrappers import TrioResponse as Response
+
+from ..client import Client, RemoteError, ServerGone, talk, ungrouped
+from ..protocol import jsonrpc
+from ..protocol.model import Json
+from ..server.access import owner
+from ..server.app import Server
+from ..server.dispatch import converse
+from ..trace.format import NOT_THAT
+from ..transports.http.asgi import cut_off
+from ..transports.http.endpoint import bare, is_loopback
+from ..transports.http.service import HEARTBEAT, LAST_WORDS
+from ..transports.memory import memory_pair
+from .watch import Passed, Watch
+
+MOST_PAGES, MOST_CALLS = 16, 100
+# Messages that a page is told of at a time, and how much it is shown of each.
+AT_ONCE, SHOWN = 200, 64 * 1024
+CAPABILITIES: Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+DECLINED = {"code": -1, "message": "The user has declined"}
+ASSETS = {"": "html", "page.css": "css", "page.js": "javascript", "forms.js": "javascript", "results.js": "javascript"}
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
+    " img-src data:; media-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
+    " require-trusted-types-for 'script'; trusted-types 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class Refused(Exception):
+    """What a request is answered with that cannot be served."""
+
+    def __init__(self, status: int, why: str) -> None:
+        self.status, self.why = status, why
+
+
+class Wanted(msgspec.Struct):
+    """What a page wants of its client: to send a request, to cancel one, or to answer a question."""
+
+    page: str
+    key: str = ""
+    method: str = ""
+    params: Json = {}
+    result: Json | None = None
+
+
+class Question:
+    """Something that the server asks, until it is answered by hand."""
+
+    def __init__(self) -> None:
+        self.answered = trio.Event()
+        self.result: Json | None = None
+
+
+class Page:
+    """One page that is open, and its client."""
+
+    client: Client
+    nursery: trio.Nursery
+
+    def __init__(self, server: Server, watch: Watch) -> None:
+        self.id = secrets.token_urlsafe(8)
+        self.talk = watch.talk("console")
+        self.scope = trio.CancelScope()
+        self.calls: dict[str, trio.CancelScope] = {}
+        self.questions: dict[str, Question] = {}
+        self._server, self._watch = server, watch
+        self._told: list[Json] = []
+        self._seen = 0
+        self._numbers = count(1)
+
+    async def run(self, revision: str, task_status: trio.TaskStatus[None]) -> None:
+        """Be a client, until the scope is cancelled. Raises RemoteError where the server does not let it in."""
+        ours, theirs = memory_pair()
+        with self.scope, ungrouped():
+            async with trio.open_nursery() as self.nursery:
+                self.nursery.start_soon(converse, self._server, self._watch.wire(theirs, self.talk), owner())
+                async with talk(ours, revision, capabilities=CAPABILITIES, answer=self._ask) as self.client:
+                    opened = {"page": self.id, "talk": self.talk.number, "revision": self.client.revision}
+                    self.tell({"opened": opened, "server": self.client.server})
+                    task_status.started()
+                    await trio.sleep_forever()
+
+    def tell(self, what: Json) -> None:
+        """Have the page told something."""
+        self._told.append(what)
+        self._watch.news.unpark_all()
+
+    async def next(self) -> bytes:
+        """What the page is to be told next, a line each; an empty one when nothing happens for long."""
+        with trio.move_on_after(HEARTBEAT):
+            while not (self._told or self.scope.cancel_called or self._seen < self._watch.latest):
+                await self._watch.news.park()
+        self.client.heard.clear()  # the page sees it pass
+        passed = self._watch.since(self._seen, AT_ONCE)
+        lines, self._told = self._told, []
+        if passed and passed[0].number > self._seen + 1:
+            lines.append({"missed": passed[0].number - self._seen - 1})
+        lines += [{"row": _shown(one)} for one in passed]
+        self._seen = passed[-1].number if passed else self._seen
+        return b"".join([jsonrpc.encode(line) + b"\n" for line in lines] or [b"\n"])
+
+    async def request(self, wanted: Wanted) -> None:
+        """Send a request; the page is told what came of it."""
+        done: Json = {"done": wanted.key, "cancelled": True}
+        with trio.CancelScope() as self.calls[wanted.key]:
+            try:
+                result = await self.client.request(wanted.method, wanted.params, meta={"progressToken": wanted.key})
+                done = {"done": wanted.key, "result": result}
+            except RemoteError as error:
+                done = {"done": wanted.key, "error": {"code": error.code, "message": error.message, "data": error.data}}
+            except ServerGone as gone:
+                done = {"done": wanted.key, "error": {"message": str(gone)}}
+        del self.calls[wanted.key]
+        self.tell(done)
+
+    async def _ask(self, method: str, params: Json) -> Json:
+        """Put a question to the page. Raises RemoteError where nobody wants to answer it."""
+        key, question = f"question-{next(self._numbers)}", Question()
+        self.questions[key] = question
+        self.tell({"asked": key, "method": method, "params": params})
+        try:
+            await question.answered.wait()
+        finally:
+            del self.questions[key]
+            self.tell({"settled": key})
+        if question.result is None:
+            raise RemoteError(DECLINED)
+        return question.result
+
+
+def _shown(passed: Passed) -> Json:
+    talk, text = passed.talk, passed.data[:SHOWN].decode(errors="replace")
+    about = {"talk": talk.number, "transport": talk.transport, "client": talk.client, "size": len(passed.data)}
+    return {"number": passed.number, "at": passed.at, "from": passed.sender, "text": text, **about}
+
+
+class Console:
+    """The pages that are open, and the application that serves them. It works in `nursery`."""
+
+    nursery: trio.Nursery
+
+    def __init__(self, server: Server, watch: Watch, host: str = "127.0.0.1") -> None:
+        self.token = secrets.token_urlsafe(24)
+        self.pages: dict[str, Page] = {}
+        self.app = QuartTrio(__name__, static_folder=None)
+        self.app.config["MAX_CONTENT_LENGTH"] = jsonrpc.MAX_MESSAGE
+        self._server, self._watch, self._host = server, watch, host
+        self.app.before_request(self._check)
+        self.app.after_request(self._protect)
+        self.app.register_error_handler(Refused, _refuse)
+        for name in ASSETS:
+            self.app.add_url_rule(f"/{name}", name or "page", partial(_asset, name, self.token))
+        self.app.add_url_rule("/events", "events", self._events)
+        self.app.add_url_rule("/trace", "trace", self._trace)
+        for act in (self._request, self._cancel, self._answer):
+            self.app.add_url_rule(f"/{act.__name__.strip('_')}", act.__name__, act, methods=["POST"])
+
+    # Who may come in
+
+    async def _check(self) -> None:
+        """Refuse whoever does not have the token, and pages of other sites (CVE-2025-49596, DNS rebinding)."""
+        origin = request.headers.get("Origin")
+        if not self._is_ours(bare(request.host)):
+            raise Refused(421, f"Host {request.host[:100]!r} is not served here")
+        if origin is not None and origin != f"http://{request.host}":
+            raise Refused(403, f"Origin {origin[:100]!r} is not allowed")
+        given = request.authorization.token if request.authorization else request.args.get("token")
+        if not secrets.compare_digest((given or "").encode(), self.token.encode()):
+            raise Refused(401, "The token is missing or wrong: open the address that was printed, the whole of it")
+
+    def _is_ours(self, name: str) -> bool:
+        return is_loopback(name) or (name == self._host and not is_loopback(name))
+
+    async def _protect(self, response: Response) -> Response:
+        response.headers.update(HEADERS)
+        return response
+
+    # What a page gets
+
+    async def _events(self) -> Response:
+        """The life of a page."""
+        if len(self.pages) >= MOST_PAGES:
+            raise Refused(503, f"{MOST_PAGES} pages are open already")
+        revision = request.args.get("revision") or self._server.revisions.newest_opening.name
+        response = Response(self._live(revision), content_type="application/x-ndjson")
+        response.timeout = None
+        return response
+
+    async def _live(self, revision: str) -> AsyncIterator[bytes]:
+        page = Page(self._server, self._watch)
+        self.pages[page.id] = page
+        try:
+            yield jsonrpc.encode({"revisions": self._server.revisions.names}) + b"\n"
+            await self.nursery.start(page.run, revision)
+            while not page.scope.cancel_called:
+                yield await page.next()
+            yield await page.next()  # its last words
+        except (RemoteError, ServerGone) as problem:
+            yield jsonrpc.encode({"refused": str(problem)}) + b"\n"
+        finally:
+            page.scope.cancel()
+            del self.pages[page.id]
+
+    async def _trace(self) -> Response:
+        """A conversation as a file."""
+        number = request.args.get("talk", type=int, default=0)
+        info = self._server.info
+        trace = self._watch.trace(number, f"A conversation with {info.name}", f"{info.name} {info.version}")
+        if trace is None:
+            raise Refused(404, "Of this conversation nothing is kept")
+        name = {"Content-Disposition": f'attachment; filename="conversation-{number}.jsonl"'}
+        return Response(trace.dump(), content_type="application/jsonl", headers=name)
+
+    async def _request(self) -> Response:
+        page, wanted = await self._wanted()
+        if len(page.calls) >= MOST_CALLS or wanted.key in page.calls:
+            raise Refused(409, f"{len(page.calls)} requests are under way already, or one of them is this")
+        page.calls[wanted.key] = trio.CancelScope()
+        page.nursery.start_soon(page.request, wanted)
+        return Response(status=202)
+
+    async def _cancel(self) -> Response:
+        page, wanted = await self._wanted()
+        if wanted.key in page.calls:
+            page.calls[wanted.key].cancel()
+        return Response(status=202)
+
+    async def _answer(self) -> Response:
+        page, wanted = await self._wanted()
+        if question := page.questions.get(wanted.key):
+            question.result = wanted.result
+            question.answered.set()
+        return Response(status=202)
+
+    async def _wanted(self) -> tuple[Page, Wanted]:
+        try:
+            wanted = msgspec.json.decode(await request.get_data(), type=Wanted)
+        except NOT_THAT as problem:
+            raise Refused(400, str(problem)) from None
+        if (page := self.pages.get(wanted.page)) is None:
+            raise Refused(404, "This page is not open any more")
+        return page, wanted
+
+    async def wind_up(self) -> None:
+        """Let what runs finish, within the grace; then end every page, and wait a little for who reads on."""
+        with trio.move_on_after(self._server.grace):
+            while any(page.calls for page in self.pages.values()):  # noqa: ASYNC110 (once, at the end)
+                await trio.sleep(0.02)
+        for page in self.pages.values():
+            page.scope.cancel()
+        self._watch.news.unpark_all()
+        with trio.move_on_after(LAST_WORDS):
+            while self.pages:  # noqa: ASYNC110
+                await trio.sleep(0.02)
+
+
+async def _asset(name: str, token: str) -> Response:
+    text = (files(__package__) / (name or "page.html")).read_text("utf-8").replace("{{token}}", token)
+    return Response(text, content_type=f"text/{ASSETS[name]}; charset=utf-8")
+
+
+async def _refuse(refused: Refused) -> Response:
+    return Response(f"{refused.why}\n", refused.status, content_type="text/plain; charset=utf-8")
+
+
+async def serve_console(
+    server: Server, host: str, port: int, *, stopping: trio.Event, task_status: trio.TaskStatus[str]
+) -> None:
+    """Serve the console until `stopping` is set and what runs has finished. What comes after it has begun is seen.
+
+    Its address, with the token, goes to stderr.
+    """
+    listeners = [one.socket for one in await trio.open_tcp_listeners(port, host=host)]
+    ports = [listener.getsockname()[1] for listener in listeners]
+    server.watch = Watch()
+    console, config = Console(server, server.watch, host), Config()
+    config.bind, config.graceful_timeout = [f"fd://{one.detach()}" for one in listeners], LAST_WORDS
+    config.errorlog = logging.getLogger("hypercorn.error")
+
+    async def told_to_stop() -> None:
+        try:
+            await stopping.wait()
+            await console.wind_up()
+        finally:
+            if console.pages:
+                cut_off(ports)
+
+    try:
+        async with trio.open_nursery() as console.nursery:
+            await console.nursery.start(partial(serve, console.app, config, shutdown_trigger=told_to_stop))
+            url = f"http://{f'[{host}]' if ':' in host else host}:{ports[0]}/?token={console.token}"
+            print(f"Console: {url}", file=sys.stderr, flush=True)
+            if not is_loopback(host):
+                print(f"Console: others can come to {host} too, and with the token use this server", file=sys.stderr)
+            task_status.started(url)
+    finally:
+        server.watch = None
