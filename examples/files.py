@@ -92,19 +92,22 @@ def complete_path(value: str) -> list[str]:
 @server.lifespan
 async def watched() -> AsyncIterator[None]:
     """Watch the folder for as long as the server runs."""
+    ended = trio.Event()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(tell_changes)
-        yield
-        nursery.cancel_scope.cancel()
+        nursery.start_soon(tell_changes, ended)
+        try:
+            yield
+        finally:
+            ended.set()
 
 
-async def tell_changes() -> None:
+async def tell_changes(ended: trio.Event) -> None:
     """Tell the subscribers of each file that changes."""
     try:
         from watchfiles import awatch
     except ImportError:
         return
-    async for changes in awatch(FOLDER):
+    async for changes in awatch(FOLDER, stop_event=ended):
         for _, path in changes:
             server.resource_updated(uri_of(Path(path).relative_to(FOLDER).as_posix()))
 

@@ -72,11 +72,10 @@ async def ask(ctx: Context, question: str) -> None:
 
 def survey() -> dict[Path, int]:
     """The files that may be the same as another, as there is one of their size, and those sizes."""
-    sizes = {
-        path: path.stat().st_size for path in sorted(FOLDER.rglob("*")) if path.is_file() and not path.is_symlink()
-    }
-    twice = {size for size in sizes.values() if list(sizes.values()).count(size) > 1}
-    return {path: size for path, size in sizes.items() if size in twice}
+    files = [path for path in sorted(FOLDER.rglob("*")) if path.is_file() and not path.is_symlink()]
+    sizes = {path: path.stat().st_size for path in files}
+    count = Counter(sizes.values())
+    return {path: size for path, size in sizes.items() if count[size] > 1}
 
 
 def digest(path: Path) -> bytes:
