@@ -20,6 +20,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -47,6 +48,7 @@ NOT_RUN = {
 }
 # What makes a command shorter than a reader would have it.
 SHORTER = {"-m mcp_trio bench": "--seconds 0.1"}
+PLUGIN = "mcp_trio.pytest_plugin"
 # What of a clone a page's commands may name.
 IN_A_CLONE = ("examples", "traces", "tests")
 
@@ -176,8 +178,11 @@ class Shell:
         self._servers: dict[str, Any] = {}
         programs = folder / ".bin"
         programs.mkdir()
-        for name, given in (("python", ""), ("mcp-trio", " -m mcp_trio"), ("pytest", " -m pytest -p no:cacheprovider")):
-            (programs / name).write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)}{given} "$@"\n')
+        # Where the tests run in a clone that is not installed, pytest does not know the plugin by itself.
+        plugin = "" if any(one.value == PLUGIN for one in entry_points(group="pytest11")) else f" -p {PLUGIN}"
+        given = {"python": "", "mcp-trio": " -m mcp_trio", "pytest": f" -m pytest -p no:cacheprovider{plugin}"}
+        for name, options in given.items():
+            (programs / name).write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)}{options} "$@"\n')
             (programs / name).chmod(0o755)
         for name in IN_A_CLONE:
             (folder / name).symlink_to(PROJECT / name)
@@ -229,7 +234,7 @@ class Shell:
     @contextmanager
     def _listening(self, words: str) -> Iterator[str]:
         with subprocess.Popen(
-            ["bash", "-c", f"exec {words}"], **self._here(), stdin=subprocess.PIPE, stderr=subprocess.PIPE
+            ["bash", "-c", f"exec env {words}"], **self._here(), stdin=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
             assert process.stderr is not None
             line = process.stderr.readline()
