@@ -28,6 +28,11 @@ from urllib.parse import urlsplit
 
 import pytest
 import trio
+from clients.install import Unavailable, python_with
+
+from mcp_trio import Context, Server
+from mcp_trio.client import RemoteError
+from mcp_trio.testing import connect
 
 PROJECT = Path(__file__).resolve().parent.parent
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
@@ -113,7 +118,13 @@ def test_the_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pyte
 
 def is_not_for_here(block: Block) -> bool:
     """Whether it is shown as wrong, or is written for another library."""
-    return block.file.startswith("broken") or bool(re.search(r"^from (mcp|fastmcp)\b", block.text, re.MULTILINE))
+    return block.file.startswith("broken") or bool(library_of(block))
+
+
+def library_of(block: Block) -> str:
+    """The library of others that a block is written for."""
+    found = re.search(r"^from (mcp|fastmcp)\b", block.text, re.MULTILINE) if block.kind == "python" else None
+    return found[1] if found else ""
 
 
 def run_python(block: Block, module: ModuleType, page: Path) -> None:
@@ -130,6 +141,57 @@ def run_python(block: Block, module: ModuleType, page: Path) -> None:
                 await value()
 
     trio.run(run)
+
+
+# What is shown of other libraries
+
+FOREIGN = [block for page in PAGES for block in blocks(page) if library_of(block)]
+# Where each comes from, and a program that runs a block, with its tests.
+REQUIREMENTS = {"mcp": "v2", "fastmcp": "fastmcp-server"}
+RUNS = """
+import asyncio, runpy, sys
+shown = runpy.run_path(sys.argv[1])
+for name, value in shown.items():
+    if name.startswith("test_"):
+        asyncio.run(value())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", FOREIGN, ids=lambda block: f"{library_of(block)}-{block.line}")
+def test_what_is_shown_of_another_library_runs_there(block: Block, tmp_path: Path) -> None:
+    python = interpreter_with(library_of(block))
+    file = tmp_path / "shown.py"
+    file.write_text(block.text, encoding="utf-8")
+    done = subprocess.run([python, "-c", RUNS, file], capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == 0, done.stderr
+    if "mcp.run()" in block.text:
+        called = [*"-m mcp_trio call add a=1 b=2 --".split(), python, file]
+        done = subprocess.run([sys.executable, *called], capture_output=True, text=True, cwd=PROJECT, check=False)
+        assert done.stdout.strip() == "3", done.stderr
+
+
+def interpreter_with(library: str) -> str:
+    try:
+        return str(python_with(REQUIREMENTS[library]))
+    except Unavailable as reason:
+        pytest.skip(f"cannot install {library}: {reason}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("library", "server"), [("fastmcp", "fastmcp.FastMCP"), ("mcp", "mcp.server.mcpserver.MCPServer")]
+)
+def test_the_words_of_another_library_are_its_own(library: str, server: str) -> None:
+    page = (PROJECT / "docs" / "coming-from.md").read_text(encoding="utf-8")
+    rows = [row.split("|") for row in re.findall(r"^\| `mcp.*$|^\| `ctx.*$", page, re.MULTILINE)]
+    words = [re.search(r"(mcp|ctx)\.(\w+)", row[1 if library == "fastmcp" else 2]) for row in rows]
+    module, _, name = server.rpartition(".")
+    owners = {"mcp": name, "ctx": "Context"}
+    checks = "; ".join(f"{owners[word[1]]}.{word[2]}" for word in words if word)
+    code = f"from {module} import Context, {name}; {checks}"
+    done = subprocess.run([interpreter_with(library), "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 # Commands
@@ -210,7 +272,11 @@ class Shell:
         words = self.with_free_ports(command.words)
         for part, shorter in SHORTER.items():
             words = words.replace(part, f"{part} {shorter}")
-        if re.search(r"--(http|ws|listen|console|port)\b|\s-p \d", words) and "curl" not in words:
+        if (
+            re.search(r"--(http|ws|listen|console|port)\b|\s-p \d", words)
+            and "curl" not in words
+            and not command.shown.startswith("mcp-trio:")
+        ):
             return self._serve(words)
         options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": SECONDS}
         done = subprocess.run(["bash", "-c", words], **options, **self._here(), check=False)
@@ -263,6 +329,36 @@ def test_the_commands_of_a_page_print_what_it_shows(page: Path, tmp_path: Path) 
                     shown = shell.with_free_ports(command.shown)
                     same = not shown or looks_like(printed, shown)
                     assert same, f"{page.name}:{command.line}: shown:\n{shown}\nprinted:\n{printed}"
+
+
+# Messages that are told of in the text
+
+
+@pytest.mark.usefixtures("autojump_clock")
+async def test_the_messages_of_the_troubles_are_what_is_said() -> None:
+    page = (PROJECT / "docs" / "troubles.md").read_text(encoding="utf-8")
+    text = re.sub(r"\s+", " ", page)
+    server = Server("troubles")
+
+    @server.tool(name="get_weather", timeout=5)
+    async def sleep() -> str:
+        await trio.sleep(10)
+        return ""
+
+    @server.tool
+    async def ship(ctx: Context) -> str:
+        return str(await ctx.elicit("", dict[str, str]))
+
+    async with connect(server) as client:
+        said = [(await client.call_tool("get_weather")).text]
+        with pytest.raises(RemoteError) as caught:
+            await client.call_tool("ship")
+    said.append(caught.value.message)
+    for wrong in ({"name": "ship"}, {"desc": ""}):
+        with pytest.raises((TypeError, ValueError)) as refused:
+            server.tool(**wrong)(sleep)
+        said.append(str(refused.value))
+    assert [message for message in said if f"`{message}`" not in text] == []
 
 
 # What other programs read
