@@ -46,7 +46,6 @@ NOT_RUN = {
     r"python -m pip install .*": "it needs the network; CI installs the project by the same command",
     r"docker (build|run) .*": "it needs the network and a daemon",
     r"sudo .*": "it changes the machine",
-    r"tox( .*)?": "it runs all tests, these among them",
     r"python -m benchmarks.*": "it takes minutes; tests/test_benchmarks.py runs the harness",
     r"python -m mcp_trio replay traces/": "it takes a minute; .ci/run runs it",
     r"npx .*": "it needs the network; tests/test_examples.py runs the Inspector from its lock file",
