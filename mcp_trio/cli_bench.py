@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .cli_types import DEMO, PROG, SPEC_HELP, SPOKEN, one_of, timeout
+from .cli_types import DEMO, PROG, SPEC_HELP, SPOKEN, one_of, timeout, token_argument, token_of
 
 if TYPE_CHECKING:
     import argparse
@@ -46,6 +46,7 @@ def arguments(parser: Parser) -> None:
     )
     parser.add_argument("--seconds", metavar="SECONDS", type=timeout, default=5.0, help="for each number of them (5)")
     parser.add_argument("--revision", metavar="DATE", type=one_of([r.name for r in REVISIONS]), help="to be spoken")
+    token_argument(parser)
     parser.add_argument("--json", action="store_true", help="print all figures as JSON")
     parser.add_argument("--svg", metavar="FILE", type=Path, help="draw a chart")
 
@@ -108,7 +109,7 @@ def _measured(options: argparse.Namespace, numbers: list[int], tell: Callable[[f
     report = Report(spec, options.revision or (trace and trace.header.revision) or SPOKEN)
     for number in numbers:
         connections, window = (number, 1) if way == "http" else (1, number)
-        with reach(command if way == "stdio" else spec, report.revision, connections) as server:
+        with reach(command if way == "stdio" else spec, report.revision, connections, token_of(options)) as server:
             report.server, report.revision = server.name, server.revision
             report.start_up = report.start_up or server.start_up
             report.load, requests = _load(server, words, trace)

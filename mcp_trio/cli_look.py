@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import trio
 
-from .cli_types import DEMO, PROG, SPEC_HELP, SPOKEN, at_terminal, one_of
+from .cli_types import DEMO, PROG, SPEC_HELP, SPOKEN, at_terminal, one_of, token_argument, token_of
 from .loading import Problem, load
 from .protocol.model import Json
 from .protocol.revisions import REVISIONS
@@ -27,6 +27,7 @@ CALL = "server.py add a=1 b=2"
 
 def _target_arguments(parser: Parser) -> None:
     parser.add_argument("--revision", metavar="DATE", type=one_of([r.name for r in REVISIONS]), help="to be spoken")
+    token_argument(parser)
 
 
 @asynccontextmanager
@@ -37,6 +38,7 @@ async def _client(spec: str | None, options: argparse.Namespace, **about: Any) -
     revision = options.revision or SPOKEN
     with redirect_stdout(sys.stderr):
         if options.command or client.is_url(spec):
+            about["token"] = token_of(options)
             found = client.connect(options.command or str(spec), revision, **about)
         else:
             found = testing.connect(load(DEMO if spec is None else spec), revision, **about)
@@ -49,7 +51,7 @@ async def _client(spec: str | None, options: argparse.Namespace, **about: Any) -
 
 def inspect_arguments(parser: Parser) -> None:
     """What inspect takes."""
-    parser.usage = f"{PROG} inspect [--json] [--revision DATE] [SPEC | URL | -- COMMAND...]"
+    parser.usage = f"{PROG} inspect [--json] [--revision DATE] [--token TOKEN] [SPEC | URL | -- COMMAND...]"
     parser.add_argument("spec", nargs="?", metavar="SPEC", help=SPEC_HELP)
     parser.add_argument("--json", action="store_true", help="print it as the wire has it")
     _target_arguments(parser)
@@ -88,8 +90,8 @@ async def _listed(list_all: Callable[[], Any]) -> list[Json]:
 def call_arguments(parser: Parser) -> None:
     """What call takes."""
     parser.usage = (
-        f"{PROG} call [--json OBJECT] [--revision DATE] SPEC|URL TOOL [KEY=VALUE...]\n"
-        f"       {PROG} call [--json OBJECT] [--revision DATE] TOOL [KEY=VALUE...] -- COMMAND..."
+        f"{PROG} call [--json OBJECT] [--revision DATE] [--token TOKEN] SPEC|URL TOOL [KEY=VALUE...]\n"
+        f"       {PROG} call [--json OBJECT] [--revision DATE] [--token TOKEN] TOOL [KEY=VALUE...] -- COMMAND..."
     )
     parser.add_argument(
         "words",

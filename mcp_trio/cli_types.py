@@ -113,6 +113,16 @@ def listed(text: str) -> list[str]:
     return text.split(",")
 
 
+def token_argument(parser: Parser) -> None:
+    """What a command takes that reaches a URL."""
+    parser.add_argument("--token", metavar="TOKEN", help="for a URL; better in MCP_TRIO_TOKEN, where nobody sees it")
+
+
+def token_of(options: argparse.Namespace) -> str:
+    """The token that is given; nothing where none is."""
+    return options.token or os.environ.get("MCP_TRIO_TOKEN", "")
+
+
 def at_terminal() -> bool:
     """Whether somebody may type."""
     return sys.stdin is not None and sys.stdin.isatty()

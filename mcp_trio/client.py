@@ -285,13 +285,16 @@ async def talk(wire: Wire, revision: str = NEWEST, **options: Any) -> AsyncItera
 
 
 @asynccontextmanager
-async def connect(target: str | Sequence[str], revision: str = NEWEST, **options: Any) -> AsyncIterator[Client]:
+async def connect(
+    target: str | Sequence[str], revision: str = NEWEST, *, token: str = "", **options: Any
+) -> AsyncIterator[Client]:
     """A client of the server at a URL (http, https, ws, wss), or of a command that is started for it.
 
-    A URL whose path ends in /sse is taken for the HTTP+SSE of the first revisions. Options are those of Client.
+    A URL whose path ends in /sse is taken for the HTTP+SSE of the first revisions. `token` is the bearer token for a
+    URL. The other options are those of Client.
     """
     with ungrouped():
-        async with _wire_to(target) as wire, talk(wire, revision, **options) as client:
+        async with _wire_to(target, token) as wire, talk(wire, revision, **options) as client:
             yield client
 
 
@@ -308,15 +311,15 @@ def transport_of(url: str) -> Literal["ws", "sse", "http"]:
     return "sse" if parts.path.endswith("/sse") else "http"
 
 
-def _wire_to(target: str | Sequence[str]) -> AbstractAsyncContextManager[Wire]:
+def _wire_to(target: str | Sequence[str], token: str) -> AbstractAsyncContextManager[Wire]:
     if not isinstance(target, str):
         return start(target)
     from .client_wires import open_http, open_sse, open_websocket
 
     transport = transport_of(target)
     if transport == "ws":
-        return open_websocket(target)
-    return open_sse(target) if transport == "sse" else open_http(target)
+        return open_websocket(target, token)
+    return open_sse(target, token) if transport == "sse" else open_http(target, token)
 
 
 class LineWire:

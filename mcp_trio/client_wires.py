@@ -7,8 +7,8 @@ other. Over Streamable HTTP a task a message posts it and reads what it is answe
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -93,7 +93,7 @@ class Response:
                     raise trio.BrokenResourceError("the connection broke within the answer")
                 return  # where nothing says how long it is, it is as long as the connection
 
-    async def events(self, parser: Parser) -> AsyncIterator[Event]:
+    async def events(self, parser: Parser) -> AsyncGenerator[Event]:
         """The events of a stream, as they come; any other body is one message, when it is whole."""
         if not self.is_stream and (body := await self.body()):
             yield Event(body.decode(errors="replace"))
@@ -119,8 +119,9 @@ class Response:
 class Connections:
     """Connections to one server, kept for the next request: as many as there are requests at a time."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str = "") -> None:
         parts = urlsplit(url)
+        self._fields = bearing(token)
         if parts.scheme not in ("http", "https", "ws", "wss") or not parts.hostname:
             raise ValueError(f"{url!r} is no http, https, ws or wss URL")
         self.url, self.host = url, parts.hostname
@@ -132,7 +133,7 @@ class Connections:
     @asynccontextmanager
     async def request(self, method: bytes, target: str, headers: Fields, body: bytes = b"") -> AsyncIterator[Response]:
         """Ask, and read the answer's head; a connection whose answer was not read to its end is closed."""
-        lines = b"".join(b"%b: %b\r\n" % field for field in [(b"Host", self.authority), *headers])
+        lines = b"".join(b"%b: %b\r\n" % field for field in [(b"Host", self.authority), *self._fields, *headers])
         head = b"%b %b HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n" % (method, target.encode(), lines, len(body))
         stream, response = await self._ask(head + body)
         try:
@@ -172,6 +173,13 @@ class Connections:
                 await trio.aclose_forcefully(stream)
 
 
+def bearing(token: str) -> Fields:
+    """What says who comes. Raises ValueError."""
+    if token and not (token.isascii() and token.isprintable() and " " not in token):
+        raise ValueError("a token is one word of ASCII")
+    return [(b"Authorization", b"Bearer " + token.encode())] if token else []
+
+
 def target_of(url: str) -> str:
     """What a request line names of a URL."""
     parts = urlsplit(url)
@@ -197,10 +205,10 @@ class HttpWire:
 
     nursery: trio.Nursery
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str = "") -> None:
         ours, theirs = memory_pair()
         self.receive, self.put = ours.receive, theirs.send
-        self._connections = Connections(url)
+        self._connections = Connections(url, token)
         self._target = target_of(url)
         self._session: Fields = []  # what names it, and its revision
         self._posts: dict[Any, trio.CancelScope] = {}
@@ -333,9 +341,9 @@ class HttpWire:
 
 
 @asynccontextmanager
-async def open_http(url: str, kind: type[HttpWire] = HttpWire) -> AsyncIterator[HttpWire]:
+async def open_http(url: str, token: str = "", kind: type[HttpWire] = HttpWire) -> AsyncIterator[HttpWire]:
     """A wire over Streamable HTTP."""
-    async with aclosing(kind(url)) as wire, trio.open_nursery() as wire.nursery:
+    async with aclosing(kind(url, token)) as wire, trio.open_nursery() as wire.nursery:
         yield wire
         wire.nursery.cancel_scope.cancel()
 
@@ -368,7 +376,7 @@ async def _carried(
 
 
 @asynccontextmanager
-async def open_sse(url: str) -> AsyncIterator[MemoryWire]:
+async def open_sse(url: str, token: str = "") -> AsyncIterator[MemoryWire]:
     """A wire over HTTP+SSE, of the first revisions: one GET brings everything; messages are posted to where it says."""
 
     async def post(message: bytes) -> None:
@@ -376,10 +384,9 @@ async def open_sse(url: str) -> AsyncIterator[MemoryWire]:
         async with connections.request(b"POST", target, headers, message) as response:
             await response.body()
 
-    connections = Connections(url)
+    connections = Connections(url, token)
     request = connections.request(b"GET", target_of(url), [(b"Accept", b"text/event-stream")])
-    async with aclosing(connections), request as response:
-        events = response.events(Parser())
+    async with aclosing(connections), request as response, aclosing(response.events(Parser())) as events:
         endpoint = await anext(events, None)  # it comes first
         if endpoint is None or endpoint.name != "endpoint":
             raise OSError(f"{url}: HTTP {response.status}, no event stream")
@@ -396,10 +403,9 @@ async def _whole(events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
 
 
 @asynccontextmanager
-async def open_websocket(url: str) -> AsyncIterator[MemoryWire]:
+async def open_websocket(url: str, token: str = "") -> AsyncIterator[MemoryWire]:
     """A wire over WebSocket: one message a text frame."""
-    from trio_websocket import ConnectionClosed, HandshakeError, open_websocket_url
-    from trio_websocket import ConnectionRejected as Rejected
+    from trio_websocket import ConnectionClosed, ConnectionRejected, wrap_client_stream
 
     async def said() -> AsyncIterator[bytes]:
         with suppress(ConnectionClosed):
@@ -411,14 +417,34 @@ async def open_websocket(url: str) -> AsyncIterator[MemoryWire]:
         with suppress(ConnectionClosed):  # which the reader sees too
             await connection.send_message(message.decode())
 
-    opened = open_websocket_url(url, subprotocols=["mcp"], max_message_size=2**62, connect_timeout=TO_OPEN)
+    stream: Any = await _opened(url)  # not by the library, which leaves it open where it is rejected
+    options: Any = {"subprotocols": ["mcp"], "extra_headers": bearing(token), "max_message_size": 2**62}
     try:
-        async with opened as connection, _carried(said(), say) as wire:
-            yield wire
-    except HandshakeError as problem:
-        why = (
-            f"the server answered with status {problem.status_code}"
-            if isinstance(problem, Rejected)
-            else "nobody there"
-        )
+        async with trio.open_nursery() as nursery:
+            with _in_time(url):
+                host = Connections(url).authority.decode()
+                connection = await wrap_client_stream(nursery, stream, host, target_of(url), **options)
+            async with connection, _carried(said(), say) as wire:
+                yield wire
+    except BaseExceptionGroup as group:
+        if (rejected := group.subgroup(ConnectionRejected)) is None:
+            raise
+        (problem,) = rejected.exceptions
+        why = f"the server answered with status {problem.status_code}"  # type: ignore[union-attr]
         raise OSError(f"{url} cannot be opened: {why}") from None
+    finally:
+        await trio.aclose_forcefully(stream)
+
+
+async def _opened(url: str) -> trio.abc.Stream:
+    with _in_time(url):
+        return await Connections(url).connect()
+
+
+@contextmanager
+def _in_time(url: str) -> Iterator[None]:
+    try:
+        with trio.fail_after(TO_OPEN):
+            yield
+    except (OSError, trio.TooSlowError):
+        raise OSError(f"{url} cannot be opened: nobody there") from None

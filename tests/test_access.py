@@ -36,6 +36,8 @@ from trio_websocket import ConnectionClosed, ConnectionRejected
 import mcp_trio
 from mcp_trio import Access, Context, Principal, Server
 from mcp_trio.client import RemoteError
+from mcp_trio.client import connect as connect_to
+from mcp_trio.client_wires import bearing
 from mcp_trio.server import access
 from mcp_trio.server.dispatch import converse
 from mcp_trio.testing import connect
@@ -632,3 +634,23 @@ async def test_misuse_is_told_in_words() -> None:
 
 def test_the_names_are_public() -> None:
     assert {"Access", "Principal", "jwt", "token_file"} <= set(mcp_trio.__all__)
+
+
+# Clients
+
+
+@pytest.mark.parametrize("way", ["http://localhost:{}/mcp", "http://localhost:{}/sse", "ws://localhost:{}/mcp"])
+async def test_the_client_brings_a_token(way: str) -> None:
+    async with guarded(token=None) as there:
+        url = way.format(there.port)
+        revision = "2024-11-05" if "sse" in way else "2025-11-25"
+        async with connect_to(url, revision, token=A) as client:
+            assert await client.list_tools()
+        with pytest.raises((RemoteError, OSError), match=r"401|Bearer TOKEN is wanted"):
+            async with connect_to(url, revision):
+                pass
+
+
+def test_a_token_that_no_header_can_hold_is_refused() -> None:
+    with pytest.raises(ValueError, match="one word"):
+        bearing("a b")

@@ -181,7 +181,9 @@ def spawned(
 
 
 @contextmanager
-def reach(target: str | Sequence[str], revision: str, connections: int = 1, **options: Any) -> Iterator[Reached]:
+def reach(
+    target: str | Sequence[str], revision: str, connections: int = 1, token: str = "", **options: Any
+) -> Iterator[Reached]:
     """The server at a URL, over so many connections, or of a command that is started for it. Raises Problem."""
     if not isinstance(target, str):
         started = time.perf_counter()
@@ -199,7 +201,7 @@ def reach(target: str | Sequence[str], revision: str, connections: int = 1, **op
             f"{target}: HTTP+SSE is not measured; give the URL of the Streamable HTTP endpoint, or of a WebSocket"
         )
     kind = WebSocket if transport == "ws" else Http
-    reached = Reached([kind(target) for _ in range(connections)])
+    reached = Reached([kind(target, token) for _ in range(connections)])
     try:
         reached.open(revision)
         yield reached

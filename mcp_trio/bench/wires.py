@@ -12,7 +12,7 @@ import httptools
 import msgspec
 
 from ..client_sse import Parser
-from ..client_wires import target_of
+from ..client_wires import bearing, target_of
 from ..loading import Problem
 
 CHUNK = 2**18
@@ -179,10 +179,11 @@ class Http(SocketWire):
     answers_all = True
     fields = b""  # what names the session
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str = "") -> None:
         self.url = url
-        accept = "Accept: application/json, text/event-stream\r\n"
-        self._start = request_head(url, "POST", f"Content-Type: application/json\r\n{accept}")
+        fields = [(b"Content-Type", b"application/json"), (b"Accept", b"application/json, text/event-stream")]
+        lines = b"".join(b"%b: %b\r\n" % field for field in [*fields, *bearing(token)])
+        self._start = request_head(url, "POST", lines.decode())
         self.headers: dict[bytes, bytes] = {}
         self._come: list[bytes] = []
         self._connect()
@@ -259,14 +260,15 @@ class Http(SocketWire):
 class WebSocket(SocketWire):
     """A WebSocket: a message a text frame."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str = "") -> None:
         from wsproto import ConnectionType, WSConnection, events
 
         super().__init__(connected(url))
         self._events, self._text = events, ""
         self._protocol = WSConnection(ConnectionType.CLIENT)
         host, target = urlsplit(url).netloc, target_of(url)
-        self.send(self._protocol.send(events.Request(host=host, target=target, subprotocols=["mcp"])))
+        opening = events.Request(host=host, target=target, subprotocols=["mcp"], extra_headers=bearing(token))
+        self.send(self._protocol.send(opening))
         readable = select.poll()
         readable.register(self.reads, select.POLLIN)
         while self._protocol.state.name == "CONNECTING" and readable.poll(PATIENCE * 1000):
