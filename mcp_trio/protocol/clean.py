@@ -13,10 +13,11 @@ _CONTROL = re.compile(
     """,
     re.VERBOSE,
 )
-_UNWANTED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_UNWANTED_ASCII = bytes(byte for byte in range(128) if _UNWANTED.match(chr(byte)))
-# Characters from which on a text of ASCII is looked through quicker as bytes.
-_LONG = 1000
+_UNWANTED = [chr(code) for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n\r"]
+_UNWANTED_ASCII = [character for character in _UNWANTED if character.isascii()]
+_find_unwanted = re.compile(f"[{''.join(_UNWANTED)}]").search
+# Characters up to which it is quicker to look at each than to look for each that is unwanted.
+SHORT = 1000
 _HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -25,10 +26,10 @@ def clean(text: str) -> str:
 
     Lone surrogates are left to the encoder. Marks of direction stay: they belong to the writing of many languages.
     """
-    if len(text) > _LONG and text.isascii():
-        is_clean = len(text.encode().translate(None, _UNWANTED_ASCII)) == len(text)
+    if len(text) > SHORT:
+        is_clean = not any(character in text for character in (_UNWANTED_ASCII if text.isascii() else _UNWANTED))
     else:
-        is_clean = text.isprintable() or _UNWANTED.search(text) is None
+        is_clean = text.isprintable() or _find_unwanted(text) is None
     return text if is_clean else _CONTROL.sub("", text)
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, get_args
 from msgspec import UNSET, Struct
 
 from .. import errors, model, params
-from ..clean import clean
+from ..clean import SHORT, clean
 from ..jsonrpc import encode, encode_notification
 from ..model import Json
 
@@ -145,7 +145,8 @@ class Revision:
 
     def encode_text(self, text: str) -> bytes:
         """The result of a tool that answers one plain text, as most do: everything but the text is ready."""
-        return b"%b%b%b" % (self._before_text, encode(text if text.isprintable() else clean(text)), self._after_text)
+        cleaned = text if len(text) < SHORT and text.isprintable() else clean(text)  # most need no call
+        return b"%b%b%b" % (self._before_text, encode(cleaned), self._after_text)
 
     def notification(self, method: str, params: Json) -> bytes | None:
         """A notification to the client, or None where the revision has none of the kind."""
