@@ -80,7 +80,7 @@ async def hostile(fails: bool = False) -> ToolResult:
         Text(evil), Image(evil.encode(), "image/svg+xml"), Image(evil.encode(), evil), Audio(b"x", evil),
         ResourceLink("javascript:alert(1)", evil, description=evil),
         EmbeddedResource(TextContents("javascript:alert(2)", evil, mime_type="text/html")),
-    ], structured_content={{evil: [{{evil: evil}}]}}, is_error=fails)
+    ], structured={{evil: [{{evil: evil}}]}}, is_error=fails)
 
 @server.tool
 async def rows() -> list[dict[str, int]]:
@@ -178,8 +178,10 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConnect
 
 
 @pytest.fixture
-def page(chromium: ClientConnection) -> ConsolePage:
-    return ConsolePage(chromium)
+def page(chromium: ClientConnection) -> Iterator[ConsolePage]:
+    page = ConsolePage(chromium)
+    yield page
+    page.call("Page.close")  # a browser keeps six connections to a place, and each page holds one
 
 
 @pytest.fixture(scope="module")
@@ -389,7 +391,9 @@ def test_the_servers_error_stands_at_its_field(page: ConsolePage, kinds: str) ->
 def test_hostile_content_stays_text(page: ConsolePage, kinds: str, revision: str | None) -> None:
     page.visit(kinds)
     if revision is not None:
-        page.ask(f"(r => {{ r.value = '{revision}'; r.dispatchEvent(new Event('change')); }})(document.querySelector('#revision'))")
+        page.ask(
+            f"(r => {{ r.value = '{revision}'; r.dispatchEvent(new Event('change')); }})(document.querySelector('#revision'))"
+        )
         page.until("document.querySelector('#connection').textContent === 'connected'")
         page.until("document.querySelector('#chosen form')")
     assert HOSTILE in page.ask("document.querySelector('#about').textContent") or revision == "2024-10-07"
@@ -399,9 +403,9 @@ def test_hostile_content_stays_text(page: ConsolePage, kinds: str, revision: str
     page.ask("for (const one of document.querySelectorAll('#results details, #rows details')) one.open = true")
     page.until("[...document.querySelectorAll('#rows details')].every(one => one.childElementCount > 1)")
     assert page.ask("window.hurt") is None
-    assert page.ask("document.querySelectorAll('iframe, object, embed, #results script, #results svg, a[href]').length") == (
-        page.ask("document.querySelectorAll('.skip').length")
-    )
+    assert page.ask(
+        "document.querySelectorAll('iframe, object, embed, #results script, #results svg, a[href]').length"
+    ) == (page.ask("document.querySelectorAll('.skip').length"))
     images = page.ask("[...document.querySelectorAll('img')].map(one => one.src.slice(0, 11))")
     assert all(source == "data:image/" for source in images)
     assert page.ask("document.querySelectorAll('script').length") == 1
@@ -415,7 +419,9 @@ def test_a_list_of_objects_is_a_table(page: ConsolePage, kinds: str) -> None:
     page.choose("rows")
     page.submit()
     page.result()
-    cells = page.ask("[...document.querySelectorAll('#results tr')].map(row => [...row.children].map(one => one.textContent))")
+    cells = page.ask(
+        "[...document.querySelectorAll('#results tr')].map(row => [...row.children].map(one => one.textContent))"
+    )
     assert cells == [["a", "b", "c"], ["1", "2", ""], ["3", "", "4"]]
 
 
@@ -534,7 +540,9 @@ def test_all_can_be_read_in_both_themes(page: ConsolePage, demo: str, theme: str
         assert contrast(colour, ground) >= 4.5, (theme, colour, ground, what)
     other = "dark" if theme == "light" else "light"
     before = page.ask("getComputedStyle(document.body).backgroundColor")
-    page.ask(f"(t => {{ t.value = '{other}'; t.dispatchEvent(new Event('change')); }})(document.querySelector('#theme'))")
+    page.ask(
+        f"(t => {{ t.value = '{other}'; t.dispatchEvent(new Event('change')); }})(document.querySelector('#theme'))"
+    )
     assert page.ask("getComputedStyle(document.body).backgroundColor") != before
     page.ask("(t => { t.value = ''; t.dispatchEvent(new Event('change')); })(document.querySelector('#theme'))")
 
