@@ -54,8 +54,8 @@ SERVER = f"""
 import json
 from typing import Any
 import trio
-from mcp_trio import Audio, Context, EmbeddedResource, Image, ResourceLink, Server, Text, TextContents, ToolError, ToolResult
-from mcp_trio import Sample, Roots
+from mcp_trio import Audio, Context, EmbeddedResource, Image, ResourceLink, Server, Text, TextContents
+from mcp_trio import ToolError, ToolResult
 server = Server("kinds", title={HOSTILE!r}, instructions={HOSTILE!r})
 
 @server.tool(input_schema=json.loads({json.dumps(json.dumps(EVERY_KIND))}))
@@ -79,7 +79,7 @@ async def hostile(fails: bool = False) -> ToolResult:
         Text(evil), Image(evil.encode(), "image/svg+xml"), Image(evil.encode(), evil), Audio(b"x", evil),
         ResourceLink("javascript:alert(1)", evil, description=evil),
         EmbeddedResource(TextContents("javascript:alert(2)", evil, mime_type="text/html")),
-    ], structured_content={{evil: [{{evil: evil}}]}}, is_error=fails)
+    ], structured={{evil: [{{evil: evil}}]}}, is_error=fails)
 
 @server.tool
 async def rows() -> list[dict[str, int]]:
@@ -135,6 +135,10 @@ class ConsolePage(Page):
         assert found
         self.call("Input.insertText", text=text)
 
+    def select(self, selector: str, value: str) -> None:
+        chosen = f"document.querySelector('{selector}')"
+        self.ask(f"{chosen}.value = '{value}'; {chosen}.dispatchEvent(new Event('change'))")
+
     def submit(self) -> None:
         self.click("#chosen button[type=submit]")
 
@@ -177,8 +181,10 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConnect
 
 
 @pytest.fixture
-def page(chromium: ClientConnection) -> ConsolePage:
-    return ConsolePage(chromium)
+def page(chromium: ClientConnection) -> Iterator[ConsolePage]:
+    page = ConsolePage(chromium)
+    yield page
+    page.call("Page.close")  # a browser keeps six connections to a place, and each page holds one
 
 
 @pytest.fixture(scope="module")
@@ -312,7 +318,8 @@ def test_a_form_has_every_kind_of_field(page: ConsolePage, kinds: str) -> None:
     page.fill("share", "0.5")
     page.fill("day", "")
     page.ask("""(() => {
-        const by = (label) => [...document.querySelectorAll('#chosen .field > label')].find((one) => one.firstChild.textContent === label);
+        const labels = [...document.querySelectorAll('#chosen .field > label')];
+        const by = (label) => labels.find((one) => one.firstChild.textContent === label);
         const input = (label) => document.getElementById(by(label).htmlFor);
         input('day').value = '2026-01-31';
         input('moment').value = '2026-01-31T12:00';
@@ -388,11 +395,8 @@ def test_the_servers_error_stands_at_its_field(page: ConsolePage, kinds: str) ->
 def test_hostile_content_stays_text(page: ConsolePage, kinds: str, revision: str | None) -> None:
     page.visit(kinds)
     if revision is not None:
-        page.ask(
-            f"(r => {{ r.value = '{revision}'; r.dispatchEvent(new Event('change')); }})(document.querySelector('#revision'))"
-        )
-        page.until("document.querySelector('#connection').textContent === 'connected'")
-        page.until("document.querySelector('#chosen form')")
+        page.select("#revision", revision)
+        page.ready()
     assert HOSTILE in page.ask("document.querySelector('#about').textContent") or revision == "2024-10-07"
     page.choose("hostile")
     page.submit()
@@ -509,8 +513,8 @@ def test_everything_is_reached_by_keyboard(page: ConsolePage, demo: str) -> None
     page.call("Input.insertText", text="Berlin")
     page.press("Enter")
     assert "Berlin" in page.result()
-    unnamed = """[...document.querySelectorAll('input, select, textarea, button, progress, [role=region]')].filter((one) =>
-        one.offsetParent && !one.labels?.length && !one.textContent.trim() && !one.getAttribute('aria-label'))
+    unnamed = """[...document.querySelectorAll('input, select, textarea, button, progress, [role=region]')]
+        .filter((one) => one.offsetParent && !one.labels?.length && !one.textContent.trim() && !one.getAttribute('aria-label'))
         .map((one) => one.outerHTML)"""
     assert page.ask(unnamed) == []
     for landmark in ("header", "nav", "main", "h1", "[role=status]"):
@@ -523,8 +527,10 @@ def test_all_can_be_read_in_both_themes(page: ConsolePage, demo: str, theme: str
     page.visit(demo, theme)
     fill_the_page(page)
     grounds = """(() => {
-        const ground = (one) => { for (; one; one = one.parentElement) { const colour = getComputedStyle(one).backgroundColor;
-            if (colour !== 'rgba(0, 0, 0, 0)') return colour; } return getComputedStyle(document.body).backgroundColor; };
+        const ground = (one) => {
+            const colour = getComputedStyle(one).backgroundColor;
+            return colour === 'rgba(0, 0, 0, 0)' ? ground(one.parentElement) : colour;
+        };
         const own = (one) => [...one.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
         const seen = new Map();
         for (const one of document.querySelectorAll('body *')) if (own(one) && one.offsetParent && !one.disabled)
@@ -537,11 +543,9 @@ def test_all_can_be_read_in_both_themes(page: ConsolePage, demo: str, theme: str
         assert contrast(colour, ground) >= 4.5, (theme, colour, ground, what)
     other = "dark" if theme == "light" else "light"
     before = page.ask("getComputedStyle(document.body).backgroundColor")
-    page.ask(
-        f"(t => {{ t.value = '{other}'; t.dispatchEvent(new Event('change')); }})(document.querySelector('#theme'))"
-    )
+    page.select("#theme", other)
     assert page.ask("getComputedStyle(document.body).backgroundColor") != before
-    page.ask("(t => { t.value = ''; t.dispatchEvent(new Event('change')); })(document.querySelector('#theme'))")
+    page.select("#theme", "")
 
 
 @pytest.mark.parametrize("width", [320, 360, 800, 1200, 1700])

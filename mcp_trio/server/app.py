@@ -270,7 +270,8 @@ class Server:
     async def serve(self, **where: Any) -> None:
         """Serve until the input ends or the process is told to stop: `stdio=True`, `http="127.0.0.1:8000"`, or both.
 
-        With `http` go `path`, `allowed_hosts`, `allowed_origins`, `cors` and `tls=(certificate, key)`.
+        `console=8080` adds a page for people. With `http` go `path`, `allowed_hosts`, `allowed_origins`, `cors` and
+        `tls=(certificate, key)`.
         """
         from ..serve import serve
 
