@@ -264,6 +264,8 @@ def _serve(options: argparse.Namespace) -> int:
     _settle_where(options)
     _log(options)
     on_stdio, by_hand = options.stdio or not (options.http or options.ws), at_terminal()
+    if options.reload:
+        sys.dont_write_bytecode = True  # it would be stale where a file changes within a second and keeps its size
     with claim() if on_stdio else nullcontext(False) as stdio:  # before the user's module is imported, which may print
         server = load(DEMO if options.spec is None else options.spec)
         reloader = _reloader(server, options.spec) if options.reload else None

@@ -39,7 +39,6 @@ class Reloader:
         self._at_start = _at_start(server)
         if not self._modules():
             raise Problem(f"--reload has nothing of yours to watch in {spec}; it wants a file, as in run server.py")
-        sys.dont_write_bytecode = True  # it is stale where a file changes twice in a second and keeps its size
 
     async def follow(self) -> None:
         """Reload whenever a file changes, until cancelled."""

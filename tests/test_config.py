@@ -80,12 +80,14 @@ def test_the_demo_is_told_of_where_nothing_is_named(config):
 
 
 def test_a_module_of_this_folder_is_found_from_elsewhere(config, place):
-    entry = json.loads(config("server:server"))["mcpServers"]["my-server"]
-    assert entry == started("server:server", env={"PYTHONPATH": str(place)})
+    (place / "configured.py").write_text(FILE, encoding="utf-8")
+    entry = json.loads(config("configured:server"))["mcpServers"]["my-server"]
+    assert entry == started("configured:server", env={"PYTHONPATH": str(place)})
 
 
 def test_the_entry_starts_the_server_from_anywhere(here, place, tmp_path_factory):  # noqa: F811
-    for spec in ("server.py:server", "server"):
+    (place / "configured.py").write_text(FILE, encoding="utf-8")
+    for spec in ("configured.py:server", "configured"):
         entry = json.loads(here("config", spec)[1])["mcpServers"]["my-server"]
         done = subprocess.run(
             [entry["command"], *entry["args"]],

@@ -116,7 +116,9 @@ class RequestParser:
             self._parser = HttpRequestParser(self)
             del asked.headers[b"upgrade"]
             return self.requests.pop().encoded() + behind
-        if asked.refused is None and (b"transfer-encoding" in asked.headers or asked.headers.get(b"content-length")):
+        if asked.refused is None and (
+            b"transfer-encoding" in asked.headers or asked.headers.get(b"content-length", b"").strip(b"0")
+        ):
             asked.refused = refusal(400, "Bad request: what asks for a WebSocket has no body")
         self.rest, asked.upgrade, asked.keeps_alive = behind, True, False
         return b""
