@@ -303,9 +303,13 @@ class Shell:
         ) as process:
             assert process.stderr is not None
             line = process.stderr.readline()
-            assert line.startswith(("Serving", "Recording")), f"{words}\n{line}{process.stderr.read()}"
-            yield line
-            process.terminate()
+            if not line.startswith(("Serving", "Recording")):
+                process.terminate()
+                raise AssertionError(f"{words}\n{line}{process.stderr.read()}")
+            try:
+                yield line
+            finally:
+                process.terminate()
             assert process.wait(SECONDS) == 0
 
 

@@ -347,8 +347,10 @@ def target(path: Path, way: str) -> Iterator[list[str]]:
         return
     with subprocess.Popen([*command, "--http", "0"], cwd=PROJECT, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        yield [process.stderr.readline().split()[-1], "--transport", "http"]
-        process.terminate()
+        try:
+            yield [process.stderr.readline().split()[-1], "--transport", "http"]
+        finally:
+            process.terminate()
         assert process.wait(SECONDS) == 0
 
 
