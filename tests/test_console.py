@@ -220,6 +220,24 @@ async def test_an_address_for_others_has_to_be_given_and_is_warned_of(capsys: py
     assert "others can come" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("host", "names", "others"),
+    [
+        ("127.0.0.1", ["localhost", "127.0.0.1:80", "[::1]:80"], ["192.0.2.1", "a.example"]),
+        ("0.0.0.0", ["localhost", "192.0.2.1:80", "[2001:db8::1]"], ["a.example", ""]),
+        ("192.0.2.1", ["localhost", "192.0.2.1:80"], ["192.0.2.2", "a.example"]),
+        ("a.example", ["localhost", "a.example:80"], ["192.0.2.2", "b.example"]),
+    ],
+)
+async def test_only_names_that_no_foreign_page_can_have_are_served(
+    host: str, names: list[str], others: list[str]
+) -> None:
+    console = Console(make_server(), Watch(), host)
+    for name in names + others:
+        response = await console.app.test_client().get(f"/?token={console.token}", headers={"Host": name})
+        assert response.status_code == (200 if name in names else 421), name
+
+
 # What a page does
 
 

@@ -10,8 +10,10 @@ import logging
 import secrets
 import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from functools import partial
 from importlib.resources import files
+from ipaddress import ip_address
 from itertools import count
 
 import msgspec
@@ -196,7 +198,12 @@ class Console:
             raise Refused(401, "The token is missing or wrong: open the address that was printed, the whole of it")
 
     def _is_ours(self, name: str) -> bool:
-        return is_loopback(name) or (name == self._host and not is_loopback(name))
+        """Whether no foreign page can come under this name: where all addresses are served, any of them is ours."""
+        if is_loopback(name) or name == self._host:
+            return True
+        with suppress(ValueError):
+            return ip_address(self._host).is_unspecified and bool(ip_address(name))
+        return False
 
     async def _protect(self, response: Response) -> Response:
         response.headers.update(HEADERS)
