@@ -21,7 +21,7 @@ from http_wire import request as http_request
 
 from mcp_trio import Context, Server
 from mcp_trio.cli import main
-from mcp_trio.client import connect
+from mcp_trio.client import connect, talk
 from mcp_trio.console import app, watch
 from mcp_trio.console.app import Console, serve_console
 from mcp_trio.console.watch import Watch
@@ -31,6 +31,7 @@ from mcp_trio.serve import serve
 from mcp_trio.testing import connect as connect_in_memory
 from mcp_trio.testing import replay
 from mcp_trio.trace.format import read
+from mcp_trio.trace.hosts import _in_process
 
 ALL = [revision.name for revision in REVISIONS]
 OPENING = next(revision.name for revision in reversed(REVISIONS) if revision.opens)
@@ -369,8 +370,12 @@ async def test_every_transport_is_seen_live() -> None:
         async with connect_in_memory(server) as client:
             await client.call_tool("echo", {"text": "in memory"})
         assert (await page.row('"tools/call"', "in memory"))["transport"] == "memory"
+        async with _in_process(server) as lines, talk(lines, OPENING) as client:
+            await client.call_tool("echo", {"text": "on pipes"})
+        assert (await page.row('"tools/call"', "on pipes"))["transport"] == "stdio"
+        assert (await page.row('"content"', "on pipes"))["from"] == "server"
         talks = {row["talk"] for row in page.rows}
-        assert len(talks) == 6
+        assert len(talks) == 7
         assert len({(row["talk"], row["from"], row["text"]) for row in page.rows}) == len(page.rows)  # none twice
         nursery.cancel_scope.cancel()
 
@@ -425,9 +430,9 @@ async def test_who_is_too_slow_is_told_how_much_was_missed(monkeypatch: pytest.M
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "MOST_BYTES", 1000)
     watching = Watch()
-    talk = watching.talk("stdio")
+    pipes = watching.talk("stdio")
     for _ in range(100):
-        watching.note(talk, "client", b"x" * 100)
+        watching.note(pipes, "client", b"x" * 100)
     assert len(watching.since(0, 1000)) == 10
     assert watching.since(95, 3)[0].number == 96
     assert watching.since(100, 3) == []
@@ -478,9 +483,9 @@ async def test_a_clients_conversation_replays(kind: str, revision: str, tmp_path
         async with connect(f"http://127.0.0.1:{port}/{kind}", revision) as client:
             await client.list_tools()
             await client.call_tool("steps", {"count": 2}, meta={"progressToken": "t"})
-        talk = (await page.row('"steps"', '"t"'))["talk"]
+        number = (await page.row('"steps"', '"t"'))["talk"]
         await page.row('"all"')
-        file.write_bytes((await there.send("GET", f"/trace?talk={talk}", there.known)).body)
+        file.write_bytes((await there.send("GET", f"/trace?talk={number}", there.known)).body)
         nursery.cancel_scope.cancel()
     trace = read(file)
     assert (trace.header.client, trace.header.revision) == ("mcp_trio client 1", revision)
