@@ -269,6 +269,27 @@ async def test_progress_passes_and_a_call_is_cancelled() -> None:
             await signals.cleaned.wait()
 
 
+async def test_a_call_is_cancelled_before_it_has_begun() -> None:
+    async with console(make_server()) as there, there.page() as page:
+        await page.until("opened")
+        body = {"page": page.id, "key": "early"}
+        wanted = json.dumps({**body, "method": "tools/call", "params": {"name": "wait"}}).encode()
+        async with there.wire() as wire:
+            await wire.send(http_request("POST", "/request", there.known, wanted))
+            await wire.send(http_request("POST", "/cancel", there.known, json.dumps(body).encode()))
+            assert (await page.until("done", "early"))["cancelled"] is True
+
+
+async def test_who_does_not_read_what_came_cannot_ask_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "MOST_CALLS", 2)
+    async with console(make_server()) as there, there.page() as page:
+        keys = [await page.begin("wait") for _ in range(2)]
+        assert await page.post("request", key="more", method="ping") == 409
+        await page.post("cancel", key=keys[0])
+        await page.until("done", keys[0])
+        assert await page.post("request", key="more", method="ping") == 202
+
+
 async def test_several_calls_run_at_once() -> None:
     signals = Signals()
     async with console(make_server(signals)) as there, there.page() as page:
@@ -447,6 +468,8 @@ async def test_a_long_message_is_cut_for_the_page_alone() -> None:
         await page.call("echo", text=text)
         row = await page.row('"tools/call"')
         assert len(row["text"]) == app.SHOWN < row["size"]
+        assert (row["head"]["method"], row["head"]["params"]) == ("tools/call", {})
+        assert "head" not in page.rows[0]
         saved = await there.send("GET", f"/trace?talk={page.talk}", there.known)
         assert text.encode() in saved.body
 

@@ -502,7 +502,7 @@ function words(row, message) {
 }
 
 function pass(row) {
-  const message = json(row.text);
+  const message = row.head ?? json(row.text); // of a long one the text is only the beginning
   if (row.talk === own && row.from === "server") follow(message);
   if (paused) paused.push([row, message]);
   else add(row, message);
@@ -533,9 +533,8 @@ function add(row, message) {
   item.row = row;
   details.addEventListener("toggle", () => {
     if (!details.open || details.childElementCount > 1) return;
-    const cut = row.size > new Blob([row.text]).size;
-    const shown = message === undefined ? row.text : JSON.stringify(message, null, 2);
-    details.append(plain(shown), cut ? make("p", { class: "hint" }, `This is the beginning of ${row.size} bytes; a saved trace has them all.`) : "");
+    const shown = row.head || message === undefined ? row.text : JSON.stringify(message, null, 2);
+    details.append(plain(shown), row.head ? make("p", { class: "hint" }, `This is the beginning of ${row.size} bytes; a saved trace has them all.`) : "");
   });
   item.hidden = !fits(item);
   $("rows").append(item);
