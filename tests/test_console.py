@@ -21,7 +21,7 @@ from http_wire import request as http_request
 
 from mcp_trio import Context, Server
 from mcp_trio.cli import main
-from mcp_trio.client import connect
+from mcp_trio.client import connect, talk
 from mcp_trio.console import app, watch
 from mcp_trio.console.app import Console, serve_console
 from mcp_trio.console.watch import Watch
@@ -31,6 +31,7 @@ from mcp_trio.serve import serve
 from mcp_trio.testing import connect as connect_in_memory
 from mcp_trio.testing import replay
 from mcp_trio.trace.format import read
+from mcp_trio.trace.hosts import _in_process
 
 ALL = [revision.name for revision in REVISIONS]
 OPENING = next(revision.name for revision in reversed(REVISIONS) if revision.opens)
@@ -220,6 +221,24 @@ async def test_an_address_for_others_has_to_be_given_and_is_warned_of(capsys: py
     assert "others can come" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("host", "names", "others"),
+    [
+        ("127.0.0.1", ["localhost", "127.0.0.1:80", "[::1]:80"], ["192.0.2.1", "a.example"]),
+        ("0.0.0.0", ["localhost", "192.0.2.1:80", "[2001:db8::1]"], ["a.example", ""]),
+        ("192.0.2.1", ["localhost", "192.0.2.1:80"], ["192.0.2.2", "a.example"]),
+        ("a.example", ["localhost", "a.example:80"], ["192.0.2.2", "b.example"]),
+    ],
+)
+async def test_only_names_that_no_foreign_page_can_have_are_served(
+    host: str, names: list[str], others: list[str]
+) -> None:
+    console = Console(make_server(), Watch(), host)
+    for name in names + others:
+        response = await console.app.test_client().get(f"/?token={console.token}", headers={"Host": name})
+        assert response.status_code == (200 if name in names else 421), name
+
+
 # What a page does
 
 
@@ -248,6 +267,27 @@ async def test_progress_passes_and_a_call_is_cancelled() -> None:
         await page.row("notifications/cancelled")
         with trio.fail_after(PATIENCE):
             await signals.cleaned.wait()
+
+
+async def test_a_call_is_cancelled_before_it_has_begun() -> None:
+    async with console(make_server()) as there, there.page() as page:
+        await page.until("opened")
+        body = {"page": page.id, "key": "early"}
+        wanted = json.dumps({**body, "method": "tools/call", "params": {"name": "wait"}}).encode()
+        async with there.wire() as wire:
+            await wire.send(http_request("POST", "/request", there.known, wanted))
+            await wire.send(http_request("POST", "/cancel", there.known, json.dumps(body).encode()))
+            assert (await page.until("done", "early"))["cancelled"] is True
+
+
+async def test_who_does_not_read_what_came_cannot_ask_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "MOST_CALLS", 2)
+    async with console(make_server()) as there, there.page() as page:
+        keys = [await page.begin("wait") for _ in range(2)]
+        assert await page.post("request", key="more", method="ping") == 409
+        await page.post("cancel", key=keys[0])
+        await page.until("done", keys[0])
+        assert await page.post("request", key="more", method="ping") == 202
 
 
 async def test_several_calls_run_at_once() -> None:
@@ -351,8 +391,12 @@ async def test_every_transport_is_seen_live() -> None:
         async with connect_in_memory(server) as client:
             await client.call_tool("echo", {"text": "in memory"})
         assert (await page.row('"tools/call"', "in memory"))["transport"] == "memory"
+        async with _in_process(server) as lines, talk(lines, OPENING) as client:
+            await client.call_tool("echo", {"text": "on pipes"})
+        assert (await page.row('"tools/call"', "on pipes"))["transport"] == "stdio"
+        assert (await page.row('"content"', "on pipes"))["from"] == "server"
         talks = {row["talk"] for row in page.rows}
-        assert len(talks) == 6
+        assert len(talks) == 7
         assert len({(row["talk"], row["from"], row["text"]) for row in page.rows}) == len(page.rows)  # none twice
         nursery.cancel_scope.cancel()
 
@@ -407,9 +451,9 @@ async def test_who_is_too_slow_is_told_how_much_was_missed(monkeypatch: pytest.M
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "MOST_BYTES", 1000)
     watching = Watch()
-    talk = watching.talk("stdio")
+    pipes = watching.talk("stdio")
     for _ in range(100):
-        watching.note(talk, "client", b"x" * 100)
+        watching.note(pipes, "client", b"x" * 100)
     assert len(watching.since(0, 1000)) == 10
     assert watching.since(95, 3)[0].number == 96
     assert watching.since(100, 3) == []
@@ -424,6 +468,8 @@ async def test_a_long_message_is_cut_for_the_page_alone() -> None:
         await page.call("echo", text=text)
         row = await page.row('"tools/call"')
         assert len(row["text"]) == app.SHOWN < row["size"]
+        assert (row["head"]["method"], row["head"]["params"]) == ("tools/call", {})
+        assert "head" not in page.rows[0]
         saved = await there.send("GET", f"/trace?talk={page.talk}", there.known)
         assert text.encode() in saved.body
 
@@ -460,9 +506,9 @@ async def test_a_clients_conversation_replays(kind: str, revision: str, tmp_path
         async with connect(f"http://127.0.0.1:{port}/{kind}", revision) as client:
             await client.list_tools()
             await client.call_tool("steps", {"count": 2}, meta={"progressToken": "t"})
-        talk = (await page.row('"steps"', '"t"'))["talk"]
+        number = (await page.row('"steps"', '"t"'))["talk"]
         await page.row('"all"')
-        file.write_bytes((await there.send("GET", f"/trace?talk={talk}", there.known)).body)
+        file.write_bytes((await there.send("GET", f"/trace?talk={number}", there.known)).body)
         nursery.cancel_scope.cancel()
     trace = read(file)
     assert (trace.header.client, trace.header.revision) == ("mcp_trio client 1", revision)

@@ -94,6 +94,10 @@ async def think(ctx: Context) -> str:
 async def look(ctx: Context) -> str:
     return " ".join(root.uri for root in await ctx.roots())
 
+@server.tool(timeout=0.5)
+async def hasty(ctx: Context) -> str:
+    return str(await ctx.roots())
+
 @server.tool
 async def grow() -> str:
     async def grown() -> str:
@@ -465,6 +469,28 @@ def test_escape_cancels_a_question_and_decline_declines(page: ConsolePage, demo:
     assert '{"action":"decline"}' in rows
 
 
+def test_a_question_that_is_withdrawn_goes_away(page: ConsolePage, kinds: str) -> None:
+    page.visit(kinds)
+    page.choose("hasty")
+    page.submit()
+    page.until("document.querySelector('#question').open")
+    page.until("!document.querySelector('#question').open")
+    assert "the tool reports an error" in page.result()
+
+
+def test_more_pages_than_a_browser_can_serve_are_told_so(chromium: ClientConnection, demo: str) -> None:
+    pages = [ConsolePage(chromium) for _ in range(6)]
+    for page in pages[:5]:
+        page.visit(demo)
+    pages[5].call("Page.navigate", url=demo)
+    pages[5].until("document.querySelector('#connection')?.textContent.includes('five pages')")
+    pages[0].choose("get_current_time")
+    pages[0].submit()
+    assert "done in" in pages[0].result()
+    for page in pages:
+        page.call("Page.close")
+
+
 def test_new_tools_appear_by_themselves(page: ConsolePage, kinds: str) -> None:
     page.visit(kinds)
     page.choose("grow")
@@ -514,7 +540,8 @@ def test_everything_is_reached_by_keyboard(page: ConsolePage, demo: str) -> None
     page.press("Enter")
     assert "Berlin" in page.result()
     unnamed = """[...document.querySelectorAll('input, select, textarea, button, progress, [role=region]')]
-        .filter((one) => one.offsetParent && !one.labels?.length && !one.textContent.trim() && !one.getAttribute('aria-label'))
+        .filter((one) => one.offsetParent && !one.labels?.length)
+        .filter((one) => !one.textContent.trim() && !one.getAttribute('aria-label'))
         .map((one) => one.outerHTML)"""
     assert page.ask(unnamed) == []
     for landmark in ("header", "nav", "main", "h1", "[role=status]"):

@@ -10,8 +10,10 @@ import logging
 import secrets
 import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from functools import partial
 from importlib.resources import files
+from ipaddress import ip_address
 from itertools import count
 
 import msgspec
@@ -28,7 +30,7 @@ from ..protocol.model import Json
 from ..server.access import owner
 from ..server.app import Server
 from ..server.dispatch import converse
-from ..trace.format import NOT_THAT
+from ..trace.format import NOT_THAT, parsed
 from ..transports.http.asgi import cut_off
 from ..transports.http.endpoint import bare, is_loopback
 from ..transports.http.service import HEARTBEAT, LAST_WORDS
@@ -70,14 +72,6 @@ class Wanted(msgspec.Struct):
     result: Json | None = None
 
 
-class Question:
-    """Something that the server asks, until it is answered by hand."""
-
-    def __init__(self) -> None:
-        self.answered = trio.Event()
-        self.result: Json | None = None
-
-
 class Page:
     """One page that is open, and its client."""
 
@@ -89,9 +83,9 @@ class Page:
         self.talk = watch.talk("console")
         self.scope = trio.CancelScope()
         self.calls: dict[str, trio.CancelScope] = {}
-        self.questions: dict[str, Question] = {}
+        self.questions: dict[str, trio.MemorySendChannel[Json | None]] = {}  # what takes the answer to each
+        self.told: list[Json] = []  # and not sent yet
         self._server, self._watch = server, watch
-        self._told: list[Json] = []
         self._seen = 0
         self._numbers = count(1)
 
@@ -109,17 +103,17 @@ class Page:
 
     def tell(self, what: Json) -> None:
         """Have the page told something."""
-        self._told.append(what)
+        self.told.append(what)
         self._watch.news.unpark_all()
 
     async def next(self) -> bytes:
         """What the page is to be told next, a line each; an empty one when nothing happens for long."""
         with trio.move_on_after(HEARTBEAT):
-            while not (self._told or self.scope.cancel_called or self._seen < self._watch.latest):
+            while not (self.told or self.scope.cancel_called or self._seen < self._watch.latest):
                 await self._watch.news.park()
         self.client.heard.clear()  # the page sees it pass
         passed = self._watch.since(self._seen, AT_ONCE)
-        lines, self._told = self._told, []
+        lines, self.told = self.told, []
         if passed and passed[0].number > self._seen + 1:
             lines.append({"missed": passed[0].number - self._seen - 1})
         lines += [{"row": _shown(one)} for one in passed]
@@ -129,7 +123,7 @@ class Page:
     async def request(self, wanted: Wanted) -> None:
         """Send a request; the page is told what came of it."""
         done: Json = {"done": wanted.key, "cancelled": True}
-        with trio.CancelScope() as self.calls[wanted.key]:
+        with self.calls[wanted.key]:
             try:
                 result = await self.client.request(wanted.method, wanted.params, meta={"progressToken": wanted.key})
                 done = {"done": wanted.key, "result": result}
@@ -142,23 +136,26 @@ class Page:
 
     async def _ask(self, method: str, params: Json) -> Json:
         """Put a question to the page. Raises RemoteError where nobody wants to answer it."""
-        key, question = f"question-{next(self._numbers)}", Question()
-        self.questions[key] = question
+        key = f"question-{next(self._numbers)}"
+        self.questions[key], answers = trio.open_memory_channel[Json | None](1)
         self.tell({"asked": key, "method": method, "params": params})
         try:
-            await question.answered.wait()
+            answer = await answers.receive()
         finally:
             del self.questions[key]
             self.tell({"settled": key})
-        if question.result is None:
+        if answer is None:
             raise RemoteError(DECLINED)
-        return question.result
+        return answer
 
 
 def _shown(passed: Passed) -> Json:
     talk, text = passed.talk, passed.data[:SHOWN].decode(errors="replace")
-    about = {"talk": talk.number, "transport": talk.transport, "client": talk.client, "size": len(passed.data)}
-    return {"number": passed.number, "at": passed.at, "from": passed.sender, "text": text, **about}
+    row = {"talk": talk.number, "transport": talk.transport, "client": talk.client, "size": len(passed.data)}
+    row |= {"number": passed.number, "at": passed.at, "from": passed.sender, "text": text}
+    if len(passed.data) > SHOWN and (parts := parsed(passed.data, dict[str, msgspec.Raw])):
+        row["head"] = {key: value if len(bytes(value)) < AT_ONCE else {} for key, value in parts.items()}
+    return row
 
 
 class Console:
@@ -196,7 +193,12 @@ class Console:
             raise Refused(401, "The token is missing or wrong: open the address that was printed, the whole of it")
 
     def _is_ours(self, name: str) -> bool:
-        return is_loopback(name) or (name == self._host and not is_loopback(name))
+        """Whether no foreign page can come under this name: where all addresses are served, any of them is ours."""
+        if is_loopback(name) or name == self._host:
+            return True
+        with suppress(ValueError):
+            return ip_address(self._host).is_unspecified and bool(ip_address(name))
+        return False
 
     async def _protect(self, response: Response) -> Response:
         response.headers.update(HEADERS)
@@ -240,8 +242,8 @@ class Console:
 
     async def _request(self) -> Response:
         page, wanted = await self._wanted()
-        if len(page.calls) >= MOST_CALLS or wanted.key in page.calls:
-            raise Refused(409, f"{len(page.calls)} requests are under way already, or one of them is this")
+        if len(page.calls) + len(page.told) >= MOST_CALLS or wanted.key in page.calls:
+            raise Refused(409, "Too many requests are under way, or one of them is this")
         page.calls[wanted.key] = trio.CancelScope()
         page.nursery.start_soon(page.request, wanted)
         return Response(status=202)
@@ -254,9 +256,8 @@ class Console:
 
     async def _answer(self) -> Response:
         page, wanted = await self._wanted()
-        if question := page.questions.get(wanted.key):
-            question.result = wanted.result
-            question.answered.set()
+        with suppress(KeyError, trio.WouldBlock):  # it is not asked any more
+            page.questions[wanted.key].send_nowait(wanted.result)
         return Response(status=202)
 
     async def _wanted(self) -> tuple[Page, Wanted]:
@@ -264,7 +265,7 @@ class Console:
             wanted = msgspec.json.decode(await request.get_data(), type=Wanted)
         except NOT_THAT as problem:
             raise Refused(400, str(problem)) from None
-        if (page := self.pages.get(wanted.page)) is None:
+        if (page := self.pages.get(wanted.page)) is None or page.scope.cancel_called:
             raise Refused(404, "This page is not open any more")
         return page, wanted
 

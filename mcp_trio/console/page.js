@@ -156,7 +156,9 @@ function show() {
     .map((kind) => [kind, kind.items.filter(fits)])
     .filter(([, items]) => items.length)
     .flatMap(([kind, items]) => [make("h2", {}, `${kind.title} (${items.length})`), make("ul", {}, ...items.map((item) => offer(kind, item)))]);
+  const focused = $("offers").contains(document.activeElement) && document.activeElement.dataset.name;
   $("offers").replaceChildren(...(groups.length ? groups : [make("p", { class: "hint" }, "Nothing")]));
+  if (focused) [...$("offers").querySelectorAll("button")].find((button) => button.dataset.name === focused)?.focus();
 }
 
 function offer(kind, item) {
@@ -173,7 +175,6 @@ $("find").addEventListener("input", show);
 
 function choose(kind, item, moves = false) {
   chosen = `${kind.kind} ${item[kind.key]}`;
-  for (const button of document.querySelectorAll("#offers button")) button.toggleAttribute("aria-current", false);
   show();
   const shows = { tool: toolForm, resource: resourceForm, template: templateForm, prompt: promptForm };
   $("chosen").replaceChildren(...heading(kind, item), ...shows[kind.kind](item));
@@ -220,8 +221,7 @@ function formOf(schema, label, send, about) {
     }
   });
   const buttons = make("div", { class: "buttons" }, make("button", { type: "submit", class: "primary" }, label), fields.canSwitch && !fields.isEmpty ? turn : "");
-  const empty = fields.isEmpty ? make("p", { class: "hint" }, "It takes no arguments.") : "";
-  const form = make("form", {}, empty, fields.element, problem, buttons);
+  const form = make("form", {}, fields.isEmpty ? make("p", { class: "hint" }, "It takes no arguments.") : fields.element, problem, buttons);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     fields.forget();
@@ -366,6 +366,7 @@ function finish(article, state, told, method, took) {
 // Questions, one at a time
 
 const questions = [];
+const asked = new Map(); // what was asked over the wire: its id -> its params, as text
 let current = null;
 
 function ask(told) {
@@ -390,6 +391,13 @@ function settle(key) {
   const at = questions.findIndex(({ asked }) => asked === key);
   if (at >= 0) questions.splice(at, 1);
   if (current?.asked === key) close();
+}
+
+// The server does not want to know any more.
+function withdraw(id) {
+  const about = asked.get(id);
+  const one = [current, ...questions].find((question) => question && JSON.stringify(question.params) === about);
+  if (one) post("answer", { key: one.asked, result: null }).catch((problem) => say(problem.message));
 }
 
 function close() {
@@ -494,7 +502,7 @@ function words(row, message) {
 }
 
 function pass(row) {
-  const message = json(row.text);
+  const message = row.head ?? json(row.text); // of a long one the text is only the beginning
   if (row.talk === own && row.from === "server") follow(message);
   if (paused) paused.push([row, message]);
   else add(row, message);
@@ -505,6 +513,8 @@ function pass(row) {
 // What this page's own client is told
 function follow(message) {
   const { progressToken, ...far } = message?.params ?? {};
+  if (message?.method && message.id !== undefined) asked.set(message.id, JSON.stringify(message.params ?? {}));
+  if (message?.method === "notifications/cancelled") withdraw(message.params?.requestId);
   if (message?.method === "notifications/progress") calls.get(progressToken)?.progress?.(far);
   if (/^notifications\/(tools|resources|prompts)\/list_changed$/.test(message?.method)) offers();
 }
@@ -523,9 +533,8 @@ function add(row, message) {
   item.row = row;
   details.addEventListener("toggle", () => {
     if (!details.open || details.childElementCount > 1) return;
-    const cut = row.size > new Blob([row.text]).size;
-    const shown = message === undefined ? row.text : JSON.stringify(message, null, 2);
-    details.append(plain(shown), cut ? make("p", { class: "hint" }, `This is the beginning of ${row.size} bytes; a saved trace has them all.`) : "");
+    const shown = row.head || message === undefined ? row.text : JSON.stringify(message, null, 2);
+    details.append(plain(shown), row.head ? make("p", { class: "hint" }, `This is the beginning of ${row.size} bytes; a saved trace has them all.`) : "");
   });
   item.hidden = !fits(item);
   $("rows").append(item);
@@ -614,5 +623,17 @@ $("revision").addEventListener("change", () => {
   chosen = null;
   live($("revision").value);
 });
+// A browser keeps six connections to one place, and each page holds one: of a sixth page nothing would get through.
+async function isRoom() {
+  for (let number = 0; navigator.locks && number < 5; number += 1) {
+    const isMine = await new Promise((tell) => {
+      navigator.locks.request(`page ${number}`, { ifAvailable: true }, (lock) => (tell(Boolean(lock)), lock && new Promise(() => {})));
+    });
+    if (isMine) return true;
+  }
+  return !navigator.locks;
+}
+
 theme(localStorage.getItem("theme") ?? "");
-live();
+if (await isRoom()) live();
+else lost("this browser has five pages of this console open already; close one");
