@@ -158,10 +158,11 @@ async def test_a_body_that_turns_out_too_large_is_refused_at_the_limit() -> None
         request("GET", "/" + "x" * 40_000),
         request("GET", "/healthz", {"X-Large": "x" * 40_000}),
         request("GET", "/healthz", {f"X-{number}": "1" for number in range(200)}),
+        request("GET", "/healthz").replace(b"Host:", b"X-A: 1\r\n" * 200 + b"Host:"),
         b"GET /healthz HTTP/1.1\r\nX-Endless: " + b"x" * 40_000,
         b"GET /" + b"x" * 70_000,
     ],
-    ids=["target", "value", "number", "endless", "endless target"],
+    ids=["target", "value", "number", "repeated", "endless", "endless target"],
 )
 async def test_a_head_that_is_too_large(data: bytes) -> None:
     async with site(make_server()) as there:

@@ -13,7 +13,7 @@ MAX_HEAD = 32 * 1024
 MAX_HEADERS = 128
 # Headers that must not come twice: two readers of one request could each take another one.
 SINGLE = frozenset({b"host", b"content-length", b"transfer-encoding", b"content-type", b"origin", b"expect"})
-LARGE_HEAD = f"The head of a request is larger than {MAX_HEAD} bytes or {MAX_HEADERS} headers"
+LARGE_HEAD = refusal(431, f"The head of a request is larger than {MAX_HEAD} bytes or {MAX_HEADERS} headers")
 # The stages of a connection: what of a request has begun to come.
 IDLE, HEAD, BODY = range(3)
 # No size: that of the head that is known, where none is.
@@ -56,6 +56,7 @@ class RequestParser:
     def _prepare(self) -> None:
         """Be ready for the next request."""
         self._current = Parsed(b"", b"", {}, self._local, peer=self._peer)
+        self._repeated = 0  # headers whose names came before
         self._coming = 0  # bytes since the last of a body, or since the last request: of a head, or of what is no body
 
     def feed(self, data: bytes) -> None:
@@ -104,7 +105,7 @@ class RequestParser:
         if self.stage is BODY and self._current.refused is not None:
             self.fail(self._current.refused)
         elif self._coming > MAX_HEAD and self.stage is not IDLE:
-            self.fail(refusal(431, LARGE_HEAD))
+            self.fail(LARGE_HEAD)
 
     def _pass_over(self, asked: Parsed, behind: bytes) -> bytes:
         """A request has asked for another protocol. One not spoken here is passed over (RFC 9110, section 7.8).
@@ -141,8 +142,12 @@ class RequestParser:
         name, headers = name.lower(), self._current.headers
         value = value.strip(b" \t")  # RFC 9110, section 5.5
         if name in headers:
+            self._repeated += 1
             if name in SINGLE:
                 self._current.refused = refusal(400, f"Bad request: {name.decode()} comes twice")
+            elif self._repeated > MAX_HEADERS:  # to join them all would take long
+                self._current.refused = LARGE_HEAD
+                return
             value = headers[name] + b", " + value
         headers[name] = value
 
@@ -175,7 +180,7 @@ def _check_head(head: Head, version: str) -> Reply | None:
         return refusal(400, f"Bad request: HTTP/{version} is not spoken here")
     size = len(head.target) + sum(map(len, headers)) + sum(map(len, headers.values()))
     if size > MAX_HEAD or len(headers) > MAX_HEADERS:
-        return refusal(431, LARGE_HEAD)
+        return LARGE_HEAD
     if b"host" not in headers and version == "1.1":
         return refusal(400, "Bad request: Host is missing")
     if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
