@@ -307,6 +307,29 @@ def test_idle_sessions_expire_and_busy_ones_do_not() -> None:
     assert sessions.find(two.id, None) is None
 
 
+def test_what_all_sessions_keep_is_bounded_and_the_longest_idle_goes_first() -> None:
+    sessions, server = Sessions(), make_server()
+    sessions.most_kept = 1_000_000
+    opened = []
+    for number in range(10):
+        session = HttpSession(server)
+        session.session.revision = server.revisions.opening["2025-11-25"]
+        sessions.expire(float(number))
+        assert sessions.open(session)
+        for _ in range(8):
+            stream = session.open_stream()
+            stream.send(b"x" * 25_000)
+            stream.close()
+        opened.append(session)
+    session.open_stream().attach(object())  # it is busy
+    sessions.find(opened[0].id, None)
+    sessions.expire(20.0)
+    assert list(sessions.values()) == [*opened[6:], opened[0]]
+    sessions.most_kept = 0
+    sessions.expire(21.0)
+    assert list(sessions.values()) == [session]
+
+
 def test_a_session_of_another_principal_is_not_found() -> None:
     sessions = Sessions()
     session = opened(sessions, 0.0, principal=Principal("a"))

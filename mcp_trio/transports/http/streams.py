@@ -39,7 +39,7 @@ class Stream:
         self._events: list[bytes] = []
         self._first = 1  # the number of the first event kept
         self._sent = 0  # how many of those kept are sent
-        self._size = 0
+        self.size = 0  # bytes kept
         self._unsent = 0  # bytes
         self.head = b""  # what is sent before the next event
         self._parting = b""
@@ -52,7 +52,7 @@ class Stream:
             return
         event = sse.encode(message, id=self._id(len(self._events)))
         self._events.append(event)
-        self._size += len(event)
+        self.size += len(event)
         self._unsent += len(event)
         if not self.name and self._unsent > MOST_UNSENT:
             self.close()  # better cut off, which its client sees, than silently without some messages
@@ -115,7 +115,7 @@ class Stream:
         while self._events and self._is_beyond():
             size = len(self._events.pop(0))
             self._first += 1
-            self._size -= size
+            self.size -= size
             if self._sent:
                 self._sent -= 1
             else:
@@ -125,7 +125,7 @@ class Stream:
         if not self.name:
             return self._sent > 0
         awaited = not self._sent and self.readers and self._unsent <= MOST_UNSENT
-        large = self._size > HISTORY_BYTES or len(self._events) > HISTORY_EVENTS
+        large = self.size > HISTORY_BYTES or len(self._events) > HISTORY_EVENTS
         return large and not awaited and len(self._events) > 1
 
 
@@ -168,6 +168,11 @@ class HttpSession(Conversation):
         """Whether a request is under way in it, or a stream is read."""
         return bool(self.waiting) or any(stream.readers for stream in (self.channel, *self._streams.values()))
 
+    @property
+    def kept(self) -> int:
+        """Bytes that a client could come back for."""
+        return sum(stream.size for stream in self._streams.values()) if self._streams else 0
+
     def tell(self, method: str, params: Json, channel: Channel | None = None, revision: Any = None) -> None:
         """The same; what belongs to no request is an announcement."""
         super().tell(method, params, channel or self.news, revision)
@@ -206,6 +211,7 @@ class Sessions(dict[bytes, HttpSession]):
     """All sessions by their ids, the least recently used first: so many at most, idle for so many seconds at most."""
 
     most = 10_000
+    most_kept = 256 * 2**20  # bytes that all of them keep for clients that come back
     idle = 1800.0
     now = 0.0  # when `expire` was last called
 
@@ -238,10 +244,19 @@ class Sessions(dict[bytes, HttpSession]):
             self.clear()  # a table that has grown keeps its size until then
 
     def expire(self, now: float) -> None:
-        """End those that were not used for too long. To be called now and then, so that they know the time."""
+        """End those that were not used for too long, or keep too much. To be called often, so that they know the time."""
+        if now - self.now >= 1:
+            self._shed()
         self.now = now
         while (oldest := next(iter(self.values()), None)) and oldest.used + self.idle <= now:
             if oldest.is_busy:
                 self.find(oldest.id, oldest.principal)
             else:
                 self.end(oldest)
+
+    def _shed(self) -> None:
+        kept = sum(session.kept for session in self.values())
+        for session in list(self.values()) if kept > self.most_kept else ():
+            if kept > self.most_kept and session.kept and not session.is_busy:
+                kept -= session.kept
+                self.end(session)
