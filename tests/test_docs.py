@@ -53,6 +53,8 @@ NOT_RUN = {
 # What makes a command shorter than a reader would have it.
 SHORTER = {"-m mcp_trio bench": "--seconds 0.1"}
 PLUGIN = "mcp_trio.pytest_plugin"
+# Commands that run on until they are ended.
+SERVES = re.compile(r"-m mcp_trio (run|record)\b.* (--(http|ws|listen|console|port)\b|-p \d)")
 # What of a clone a page's commands may name.
 IN_A_CLONE = ("examples", "traces", "tests")
 
@@ -271,11 +273,7 @@ class Shell:
         words = self.with_free_ports(command.words)
         for part, shorter in SHORTER.items():
             words = words.replace(part, f"{part} {shorter}")
-        if (
-            re.search(r"--(http|ws|listen|console|port)\b|\s-p \d", words)
-            and "curl" not in words
-            and not command.shown.startswith("mcp-trio:")
-        ):
+        if SERVES.search(words) and not command.shown.startswith("mcp-trio:"):
             return self._serve(words)
         options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": SECONDS}
         done = subprocess.run(["bash", "-c", words], **options, **self._here(), check=False)
@@ -332,6 +330,18 @@ def test_the_commands_of_a_page_print_what_it_shows(page: Path, tmp_path: Path) 
                     shown = shell.with_free_ports(command.shown)
                     same = not shown or looks_like(printed, shown)
                     assert same, f"{page.name}:{command.line}: shown:\n{shown}\nprinted:\n{printed}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["", "run"])
+def test_every_command_and_each_flag_of_run_is_told_of(command: str) -> None:
+    page = (PROJECT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    words = [sys.executable, "-m", "mcp_trio", *command.split(), "--help"]
+    told = subprocess.run(words, capture_output=True, text=True, cwd=PROJECT, check=True).stdout
+    pattern = r"^ +(?:-\w(?: [A-Z]+)?, )?(--[\w-]+)" if command else r"^  ([a-z]+)(?= |[A-Z])"
+    names = set(re.findall(pattern, told, re.MULTILINE)) - {"--help"}
+    assert len(names) > 5
+    assert {name for name in names if f"`{name}" not in page} == set()
 
 
 # Messages that are told of in the text
