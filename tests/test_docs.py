@@ -300,12 +300,14 @@ class Shell:
             ["bash", "-c", f"exec env {words}"], **self._here(), stdin=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
             assert process.stderr is not None
-            line = process.stderr.readline()
-            if not line.startswith(("Serving", "Recording")):
+            printed = process.stderr.readline()
+            if printed.startswith("Console") and re.search("--(http|ws)", words):
+                printed += process.stderr.readline()
+            if not printed.startswith(("Serving", "Recording", "Console")):
                 process.terminate()
-                raise AssertionError(f"{words}\n{line}{process.stderr.read()}")
+                raise AssertionError(f"{words}\n{printed}{process.stderr.read()}")
             try:
-                yield line
+                yield printed
             finally:
                 process.terminate()
             assert process.wait(SECONDS) == 0
