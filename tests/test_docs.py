@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import trio
+import trio.testing
 from clients.install import Unavailable, python_with
 
 from mcp_trio import Context, Server
@@ -349,8 +350,7 @@ def test_every_command_and_each_flag_of_run_is_told_of(command: str) -> None:
 # Messages that are told of in the text
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_the_messages_of_the_troubles_are_what_is_said() -> None:
+async def test_the_messages_of_the_troubles_are_what_is_said(autojump_clock: trio.testing.MockClock) -> None:
     page = (PROJECT / "docs" / "troubles.md").read_text(encoding="utf-8")
     text = re.sub(r"\s+", " ", page)
     server = Server("troubles")
