@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import trio
+import trio.testing
 from clients.install import Unavailable, python_with
 
 from mcp_trio import Context, Server
@@ -53,6 +54,8 @@ NOT_RUN = {
 # What makes a command shorter than a reader would have it.
 SHORTER = {"-m mcp_trio bench": "--seconds 0.1"}
 PLUGIN = "mcp_trio.pytest_plugin"
+# Commands that run on until they are ended.
+SERVES = re.compile(r"-m mcp_trio (run|record)\b.* (--(http|ws|listen|console|port)\b|-p \d)")
 # What of a clone a page's commands may name.
 IN_A_CLONE = ("examples", "traces", "tests")
 
@@ -271,11 +274,7 @@ class Shell:
         words = self.with_free_ports(command.words)
         for part, shorter in SHORTER.items():
             words = words.replace(part, f"{part} {shorter}")
-        if (
-            re.search(r"--(http|ws|listen|console|port)\b|\s-p \d", words)
-            and "curl" not in words
-            and not command.shown.startswith("mcp-trio:")
-        ):
+        if SERVES.search(words) and not command.shown.startswith("mcp-trio:"):
             return self._serve(words)
         options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": SECONDS}
         done = subprocess.run(["bash", "-c", words], **options, **self._here(), check=False)
@@ -302,12 +301,14 @@ class Shell:
             ["bash", "-c", f"exec env {words}"], **self._here(), stdin=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
             assert process.stderr is not None
-            line = process.stderr.readline()
-            if not line.startswith(("Serving", "Recording")):
+            printed = process.stderr.readline()
+            if printed.startswith("Console") and re.search("--(http|ws)", words):
+                printed += process.stderr.readline()
+            if not printed.startswith(("Serving", "Recording", "Console")):
                 process.terminate()
-                raise AssertionError(f"{words}\n{line}{process.stderr.read()}")
+                raise AssertionError(f"{words}\n{printed}{process.stderr.read()}")
             try:
-                yield line
+                yield printed
             finally:
                 process.terminate()
             assert process.wait(SECONDS) == 0
@@ -334,11 +335,22 @@ def test_the_commands_of_a_page_print_what_it_shows(page: Path, tmp_path: Path) 
                     assert same, f"{page.name}:{command.line}: shown:\n{shown}\nprinted:\n{printed}"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["", "run"])
+def test_every_command_and_each_flag_of_run_is_told_of(command: str) -> None:
+    page = (PROJECT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    words = [sys.executable, "-m", "mcp_trio", *command.split(), "--help"]
+    told = subprocess.run(words, capture_output=True, text=True, cwd=PROJECT, check=True).stdout
+    pattern = r"^ +(?:-\w(?: [A-Z]+)?, )?(--[\w-]+)" if command else r"^  ([a-z]+)(?= |[A-Z])"
+    names = set(re.findall(pattern, told, re.MULTILINE)) - {"--help"}
+    assert len(names) > 5
+    assert {name for name in names if f"`{name}" not in page} == set()
+
+
 # Messages that are told of in the text
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_the_messages_of_the_troubles_are_what_is_said() -> None:
+async def test_the_messages_of_the_troubles_are_what_is_said(autojump_clock: trio.testing.MockClock) -> None:
     page = (PROJECT / "docs" / "troubles.md").read_text(encoding="utf-8")
     text = re.sub(r"\s+", " ", page)
     server = Server("troubles")
