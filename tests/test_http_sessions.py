@@ -309,7 +309,6 @@ def test_idle_sessions_expire_and_busy_ones_do_not() -> None:
 
 def test_what_all_sessions_keep_is_bounded_and_the_longest_idle_goes_first() -> None:
     sessions, server = Sessions(), make_server()
-    sessions.most_kept = 1_000_000
     opened = []
     for number in range(10):
         session = HttpSession(server)
@@ -323,6 +322,7 @@ def test_what_all_sessions_keep_is_bounded_and_the_longest_idle_goes_first() -> 
         opened.append(session)
     session.open_stream().attach(object())  # it is busy
     sessions.find(opened[0].id, None)
+    sessions.most_kept = 1_000_000
     sessions.expire(20.0)
     assert list(sessions.values()) == [*opened[6:], opened[0]]
     sessions.most_kept = 0
