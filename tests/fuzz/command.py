@@ -52,10 +52,10 @@ def main() -> int:
         for job in as_completed(jobs):
             count, found = job.result()
             total += count
-            wrong += [f"{jobs[job]}: {found}"] * bool(found)
+            if found:
+                wrong.append(jobs[job])
+                say(f"FOUND {jobs[job]}: {found}")
     seconds = time.monotonic() - begun
     rate = f"{total:,} inputs in {seconds:.0f} s: {total / seconds:,.0f} inputs/s"
-    say(f"{rate}; {len(wrong)} of {len(names)} targets failed")
-    for line in wrong:
-        say(f"FOUND {line}")
+    say(f"{rate}; {len(wrong)} of {len(names)} targets failed: {', '.join(wrong) or 'none'}")
     return 1 if wrong else 0
