@@ -547,6 +547,8 @@ async def soaked(seconds: float, seed: int = 1) -> list[str]:
     print(f"  {'temporary files':>24}: {len(files)}; lines of log: {len(soak.log)}, above a warning: {len(loud)}")
     if soak.owed and not soak.failures:
         soak.failures.append(f"{soak.owed} requests that were owed an answer had none")
+    for line, count in Counter(re.sub(rb"[0-9a-f]{8}|\d+", b"N", line) for line in soak.log).most_common(5):
+        print(f"    {count} of {line.decode(errors='replace')[:120]}")
     problems = compared(before, after) + soak.failures[:20] + loud[:20]
     return problems + [f"temporary files are left: {files}"] * bool(files)
 

@@ -244,7 +244,7 @@ class Sessions(dict[bytes, HttpSession]):
             self.clear()  # a table that has grown keeps its size until then
 
     def expire(self, now: float) -> None:
-        """End those unused for too long, and some where they keep too much. To be called often, as it tells the time."""
+        """End those unused for too long, and some where all keep too much. To be called often: it tells the time."""
         if now - self.now >= 1:
             self._shed()
         self.now = now
