@@ -145,7 +145,7 @@ class Connection:
     async def _identify(self, parsed: Parsed) -> Reply | None:
         """The refusal, where the request comes on nobody's behalf. What was answered before need not wait for it."""
         await self._flush()
-        return await self._host.service.identify(parsed)
+        return await self._host.service.bearers.identify(parsed)
 
     async def _receive(self) -> None:
         """Read on."""
