@@ -184,12 +184,12 @@ class Conversation:
         self.waiting = self.waiting or {}
         self.waiting[request.call.id] = scope
         keeper, began = self.server.keeper, perf_counter()
-        keeper.enter(request)
+        keeper.count(request, 1)
         try:
             reply = await rest
             return None if scope.cancel_called else reply
         finally:
-            keeper.leave(request)
+            keeper.count(request, -1)
             if (seconds := perf_counter() - began) > SLOW:
                 self.server.journal.took(request, seconds)
             del self.waiting[request.call.id]
