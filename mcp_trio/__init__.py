@@ -22,6 +22,8 @@ from .protocol.model import TextContents as TextContents
 from .protocol.model import Tool as Tool
 from .protocol.model import ToolAnnotations as ToolAnnotations
 from .protocol.model import ToolResult as ToolResult
+from .server.access import Access as Access
+from .server.access import Principal as Principal
 from .server.app import Server as Server
 from .server.context import AskFailed as AskFailed
 from .server.context import Context as Context
@@ -29,8 +31,6 @@ from .server.context import ToolError as ToolError
 from .server.limits import Limits as Limits
 
 if typing.TYPE_CHECKING:
-    from .server.access import Access as Access
-    from .server.access import Principal as Principal
     from .server.ask import Elicit as Elicit
     from .server.ask import Elicited as Elicited
     from .server.ask import ElicitUrl as ElicitUrl
@@ -47,7 +47,6 @@ __version__ = "0.1.0"
 # What most servers do without is imported, from these rooms of the server's, when it is first named.
 _LATER = {
     **dict.fromkeys(("Elicit", "ElicitUrl", "Elicited", "Question", "Root", "Roots", "Sample", "Sampled"), "ask"),
-    **dict.fromkeys(("Access", "Principal"), "access"),
     "jwt": "jwts",
     "token_file": "tokens",
 }

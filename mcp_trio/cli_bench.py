@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .cli_types import DEMO, PROG, SPEC_HELP, SPOKEN, one_of, timeout, token_argument, token_of
+from .cli_types import DEMO, PROG, SPEC_HELP, SPOKEN, client_arguments, timeout, token_of
 
 if TYPE_CHECKING:
     import argparse
@@ -28,8 +28,6 @@ WARM_UP = 0.3
 
 def arguments(parser: Parser) -> None:
     """What bench takes."""
-    from .protocol.revisions import REVISIONS
-
     parser.usage = (
         f"{PROG} bench [OPTION...] SPEC|URL [TOOL [KEY=VALUE...]]\n"
         f"       {PROG} bench [OPTION...] [TOOL [KEY=VALUE...]] -- COMMAND..."
@@ -45,8 +43,7 @@ def arguments(parser: Parser) -> None:
         help="requests under way, over HTTP each on its own connection (stdio 1,1000; HTTP 1,16; WebSocket 1,50)",
     )
     parser.add_argument("--seconds", metavar="SECONDS", type=timeout, default=5.0, help="for each number of them (5)")
-    parser.add_argument("--revision", metavar="DATE", type=one_of([r.name for r in REVISIONS]), help="to be spoken")
-    token_argument(parser)
+    client_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print all figures as JSON")
     parser.add_argument("--svg", metavar="FILE", type=Path, help="draw a chart")
 

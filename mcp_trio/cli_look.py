@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import trio
 
-from .cli_types import DEMO, PROG, SPEC_HELP, SPOKEN, at_terminal, one_of, token_argument, token_of
+from .cli_types import DEMO, PROG, SPEC_HELP, SPOKEN, at_terminal, client_arguments, token_of
 from .loading import Problem, load
 from .protocol.model import Json
-from .protocol.revisions import REVISIONS
 
 if TYPE_CHECKING:
     import argparse
@@ -23,11 +22,6 @@ if TYPE_CHECKING:
 
 # An example of what `call` takes.
 CALL = "server.py add a=1 b=2"
-
-
-def _target_arguments(parser: Parser) -> None:
-    parser.add_argument("--revision", metavar="DATE", type=one_of([r.name for r in REVISIONS]), help="to be spoken")
-    token_argument(parser)
 
 
 @asynccontextmanager
@@ -54,7 +48,7 @@ def inspect_arguments(parser: Parser) -> None:
     parser.usage = f"{PROG} inspect [--json] [--revision DATE] [--token TOKEN] [SPEC | URL | -- COMMAND...]"
     parser.add_argument("spec", nargs="?", metavar="SPEC", help=SPEC_HELP)
     parser.add_argument("--json", action="store_true", help="print it as the wire has it")
-    _target_arguments(parser)
+    client_arguments(parser)
 
 
 async def inspect(options: argparse.Namespace) -> int:
@@ -101,7 +95,7 @@ def call_arguments(parser: Parser) -> None:
         " KEY:=VALUE is JSON; the VALUE @FILE is what the file holds",
     )
     parser.add_argument("--json", metavar="OBJECT", help="the arguments, as one JSON object")
-    _target_arguments(parser)
+    client_arguments(parser)
 
 
 async def call(options: argparse.Namespace) -> int:

@@ -8,13 +8,15 @@ import math
 import os
 import socket
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
+from . import serve
 from .loading import FORMS, NAMES, Problem, did_you_mean
 from .protocol.revisions import REVISIONS
+from .server.limits import read_rate
 
 PROG = "mcp-trio"
 SPEC_HELP = f"{FORMS} (looks for {', '.join(NAMES)}); default: a demo"
@@ -33,15 +35,20 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}; {self.prog} --help says more\n")
 
 
-def address(text: str) -> str:
-    """[HOST:]PORT."""
-    from .serve import address
+def readable(read: Callable[[str], Any]) -> Callable[[str], str]:
+    """What can be read so; a ValueError says what is wrong with other text."""
 
-    try:
-        address(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text
+    def convert(text: str) -> str:
+        try:
+            read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        return text
+
+    return convert
+
+
+address, rate = readable(serve.address), readable(read_rate)
 
 
 def port(text: str) -> int:
@@ -67,17 +74,6 @@ def timeout(text: str) -> float:
     if (number := seconds(text)) == 0:
         raise argparse.ArgumentTypeError("a timeout of 0 seconds leaves no time for anything")
     return number
-
-
-def rate(text: str) -> str:
-    """So many calls in a time."""
-    from .server.limits import read_rate
-
-    try:
-        read_rate(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text
 
 
 def number(text: str) -> int:
@@ -113,8 +109,9 @@ def listed(text: str) -> list[str]:
     return text.split(",")
 
 
-def token_argument(parser: Parser) -> None:
-    """What a command takes that reaches a URL."""
+def client_arguments(parser: Parser) -> None:
+    """What a command takes that is a client."""
+    parser.add_argument("--revision", metavar="DATE", type=one_of([r.name for r in REVISIONS]), help="to be spoken")
     parser.add_argument("--token", metavar="TOKEN", help="for a URL; better in MCP_TRIO_TOKEN, where nobody sees it")
 
 

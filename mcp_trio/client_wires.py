@@ -7,7 +7,7 @@ other. Over Streamable HTTP a task a message posts it and reads what it is answe
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -133,7 +133,7 @@ class Connections:
     @asynccontextmanager
     async def request(self, method: bytes, target: str, headers: Fields, body: bytes = b"") -> AsyncIterator[Response]:
         """Ask, and read the answer's head; a connection whose answer was not read to its end is closed."""
-        lines = b"".join(b"%b: %b\r\n" % field for field in [(b"Host", self.authority), *self._fields, *headers])
+        lines = lines_of([(b"Host", self.authority), *self._fields, *headers])
         head = b"%b %b HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n" % (method, target.encode(), lines, len(body))
         stream, response = await self._ask(head + body)
         try:
@@ -180,6 +180,11 @@ def bearing(token: str) -> Fields:
     return [(b"Authorization", b"Bearer " + token.encode())] if token else []
 
 
+def lines_of(fields: Fields) -> bytes:
+    """Headers as they stand in a head."""
+    return b"".join(b"%b: %b\r\n" % field for field in fields)
+
+
 def target_of(url: str) -> str:
     """What a request line names of a URL."""
     parts = urlsplit(url)
@@ -198,6 +203,19 @@ def header_value(value: Any) -> bytes:
     text = value if isinstance(value, str) else jsonrpc.encode(value).decode()
     plain = text.isascii() and text.isprintable() and text == text.strip() and not text.startswith("=?")
     return text.encode() if plain else b"=?base64?%b?=" % b64encode(text.encode())
+
+
+def mirrored(message: Json, wanted: Iterable[Mirror] = ()) -> Fields:
+    """What a stateless request repeats in its head: what is wanted of its arguments, too."""
+    method, version = message.get("method"), _at(message, "params", "_meta", f"{VENDOR}protocolVersion")
+    if not version or not isinstance(method, str):
+        return []
+    params = message["params"]
+    fields = [(b"MCP-Protocol-Version", header_value(version)), (b"Mcp-Method", header_value(method))]
+    if method in NAMED_BY:
+        fields.append((b"Mcp-Name", header_value(params.get(NAMED_BY[method], ""))))
+    values = [(header, _at(params, "arguments", *path)) for header, path in wanted]
+    return fields + [(header, header_value(value)) for header, value in values if value is not None]
 
 
 class HttpWire:
@@ -244,20 +262,9 @@ class HttpWire:
 
     def _headers(self, message: Json) -> Fields:
         accept = (b"Accept", b"application/json, text/event-stream")
-        return [accept, *(self._mirrored(message) or self._session)]
-
-    def _mirrored(self, message: Json) -> Fields:
-        """What a stateless request repeats in its head."""
-        method, version = message.get("method"), _at(message, "params", "_meta", f"{VENDOR}protocolVersion")
-        if not version or not isinstance(method, str):
-            return []
-        params = message["params"]
-        fields = [(b"MCP-Protocol-Version", header_value(version)), (b"Mcp-Method", header_value(method))]
-        if method in NAMED_BY:
-            fields.append((b"Mcp-Name", header_value(params.get(NAMED_BY[method], ""))))
-        mirrored = self._mirrors.get(str(params.get("name")), ()) if method == "tools/call" else ()
-        values = [(header, _at(params, "arguments", *path)) for header, path in mirrored]
-        return fields + [(header, header_value(value)) for header, value in values if value is not None]
+        is_call = message.get("method") == "tools/call"
+        wanted = self._mirrors.get(str(_at(message, "params", "name")), ()) if is_call else ()
+        return [accept, *(mirrored(message, wanted) or self._session)]
 
     async def _exchange(
         self, method: bytes, headers: Fields, message: bytes, owed: list[Json], accepted: trio.Event

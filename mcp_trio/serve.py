@@ -9,6 +9,7 @@ from typing import Any
 
 import trio
 
+from .server.access import owner
 from .server.app import Server
 from .server.dispatch import converse
 
@@ -105,7 +106,6 @@ def _engine(name: str, server: Server, stopping: trio.Event) -> Callable[..., Aw
 
 
 async def _serve_stdio(server: Server, stdio: bool | tuple[int, int], stopping: trio.Event) -> None:
-    from .server.access import owner
     from .transports.outbox import after
     from .transports.stdio import claim, open_wire
 

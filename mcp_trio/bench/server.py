@@ -12,13 +12,12 @@ from typing import IO, Any
 import msgspec
 
 from ..client import INFO, is_url, transport_of
-from ..client_wires import header_value
+from ..client_wires import lines_of, mirrored
 from ..loading import Problem
 from ..protocol.model import Json
 from ..protocol.params import VENDOR
 from ..protocol.revisions import REVISIONS
 from ..trace.format import Trace
-from ..transports.http.endpoint import NAMED_BY
 from .load import Load, Run
 from .wires import Http, Pipes, Request, WebSocket, Wire
 
@@ -29,17 +28,12 @@ TO_END = 2.0
 
 def request(method: str, params: Json, revision: str, *, fails: bool = False) -> Request:
     """A request in the shape that a revision wants."""
-    head = b""
     if not OPENS[revision]:
         declared = {"protocolVersion": revision, "clientInfo": INFO, "clientCapabilities": {}}
         meta = {VENDOR + key: value for key, value in declared.items()} | params.get("_meta", {})
         params = {**params, "_meta": meta}
-        named = {"MCP-Protocol-Version": revision, "Mcp-Method": method}
-        if method in NAMED_BY:
-            named["Mcp-Name"] = params.get(NAMED_BY[method], "")
-        head = b"".join(b"%b: %b\r\n" % (name.encode(), header_value(value)) for name, value in named.items())
     message = {"jsonrpc": "2.0", "method": method, **({"params": params} if params else {})}
-    return Request(msgspec.json.encode(message)[:-1], head, fails)
+    return Request(msgspec.json.encode(message)[:-1], lines_of(mirrored(message)), fails)
 
 
 def ask(wire: Wire, request: Request) -> Json:

@@ -12,7 +12,7 @@ import httptools
 import msgspec
 
 from ..client_sse import Parser
-from ..client_wires import bearing, target_of
+from ..client_wires import bearing, lines_of, target_of
 from ..loading import Problem
 
 CHUNK = 2**18
@@ -155,11 +155,6 @@ def connected(url: str) -> socket.socket:
     return made
 
 
-def request_head(url: str, method: str, fields: str) -> bytes:
-    """The head of a request, but for the empty line that ends it."""
-    return f"{method} {target_of(url)} HTTP/1.1\r\nHost: {urlsplit(url).netloc}\r\n{fields}".encode()
-
-
 class SocketWire(Wire):
     """One over the network."""
 
@@ -181,9 +176,9 @@ class Http(SocketWire):
 
     def __init__(self, url: str, token: str = "") -> None:
         self.url = url
-        fields = [(b"Content-Type", b"application/json"), (b"Accept", b"application/json, text/event-stream")]
-        lines = b"".join(b"%b: %b\r\n" % field for field in [*fields, *bearing(token)])
-        self._start = request_head(url, "POST", lines.decode())
+        fields = [(b"Host", urlsplit(url).netloc.encode()), *bearing(token), (b"Content-Type", b"application/json")]
+        fields.append((b"Accept", b"application/json, text/event-stream"))
+        self._start = b"POST %b HTTP/1.1\r\n%b" % (target_of(url).encode(), lines_of(fields))
         self.headers: dict[bytes, bytes] = {}
         self._come: list[bytes] = []
         self._connect()

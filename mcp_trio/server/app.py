@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from ..protocol.errors import ResourceNotFound
 from ..protocol.model import Icon, Implementation, Json
 from ..protocol.revisions import PROFILES, REVISIONS, Revisions
+from .access import Access, Verify, as_access
 from .journal import Journal
 from .limits import Keeper, Limits, must_be_seconds
 from .registry import Pages, Registry, in_pages_of
@@ -26,7 +27,6 @@ from .threads import Threads
 
 if TYPE_CHECKING:
     from ..transports.http.asgi import Application
-    from .access import Access, Verify
     from .offers import Completer, ServerPrompt, ServerResource, ServerTool
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -60,7 +60,7 @@ class Server:
         limits: Limits | None = None,
         grace: float = 5.0,
         secret: str | bytes | None = None,
-        access: "Access | Verify | None" = None,
+        access: Access | Verify | None = None,
     ) -> None:
         if not (name and isinstance(name, str)):
             raise TypeError(f"Server(name) wants a string, not {name!r}; tools go on with @server.tool")
@@ -96,11 +96,7 @@ class Server:
         self.watch: Any = None  # what sees every message that passes, while there is a console
         secret = secret or os.environ.get("MCP_TRIO_SECRET") or secrets.token_bytes(32)
         self.secret = secret.encode() if isinstance(secret, str) else secret
-        self.access: Access | None = None
-        if access is not None:
-            from .access import as_access
-
-            self.access = as_access(access)
+        self.access = None if access is None else as_access(access)
 
     def __repr__(self) -> str:
         return f"<Server {self.info.name!r}: {len(self.tools)} tools>"
@@ -131,10 +127,6 @@ class Server:
             return partial(self.tool, **options)
         from .offers import ServerTool
 
-        if "scopes" in options:
-            from .access import as_scopes
-
-            options["scopes"] = as_scopes(options["scopes"], "server.tool(scopes)")
         self.tools.add(ServerTool(function, **options))
         return function
 

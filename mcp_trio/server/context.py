@@ -12,9 +12,9 @@ from ..protocol.clean import clean
 from ..protocol.jsonrpc import encode
 from ..protocol.model import Json, PromptMessage
 from ..protocol.revisions.base import LEVELS
+from .access import Principal
 
 if TYPE_CHECKING:
-    from .access import Principal
     from .ask import Asking, Elicited, Question, Root, Sampled
     from .dispatch import Request
 

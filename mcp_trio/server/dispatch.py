@@ -15,7 +15,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from time import perf_counter
 from types import coroutine
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 import trio
@@ -25,14 +25,12 @@ from ..protocol.errors import InternalError, InvalidRequest, ProtocolError, TooM
 from ..protocol.model import Json, Text, ToolResult
 from ..protocol.revisions import Revision
 from ..protocol.session import Answer, Batch, Call, Event, Notice, Refusal, Session
+from .access import Principal
 from .app import Server
 from .context import AskFailed, TimedOut, ToolError, Unanswered
 from .fitting import cut
 from .handlers import HANDLERS
 from .journal import SLOW
-
-if TYPE_CHECKING:
-    from .access import Principal
 
 log = logging.getLogger("mcp_trio")
 
@@ -186,12 +184,12 @@ class Conversation:
         self.waiting = self.waiting or {}
         self.waiting[request.call.id] = scope
         keeper, began = self.server.keeper, perf_counter()
-        keeper.enter(request)
+        keeper.count(request, 1)
         try:
             reply = await rest
             return None if scope.cancel_called else reply
         finally:
-            keeper.leave(request)
+            keeper.count(request, -1)
             if (seconds := perf_counter() - began) > SLOW:
                 self.server.journal.took(request, seconds)
             del self.waiting[request.call.id]

@@ -35,35 +35,31 @@ class Journal:
 
     def turned_away(self, who: str, status: int, reply: bytes) -> None:
         """Somebody was not let in, with this reply."""
-        if self._is_due("refused", who):
-            why = json.decode(reply)["error"]["message"] if reply else ""
-            text = f"refused: {who} ({status}): {why}"
-            self._write(logging.WARNING, text, event="refused", sender=who, status=status, error=why)
+        why = json.decode(reply)["error"]["message"] if reply else ""
+        text = f"refused: {who} ({status}): {why}"
+        self._write(logging.WARNING, text, event="refused", sender=who, status=status, error=why)
 
     def failed(self, request: "Request", reference: str, failure: BaseException) -> None:
         """A request has failed for a reason that the client is not told; it gets the reference."""
         fields = self._about(request)
-        if self._is_due("failed", fields["sender"]):
-            text = f"{fields['method']} failed (reference {reference})"
-            known = {"event": "failed", "reference": reference, "error": type(failure).__name__}
-            self._write(logging.ERROR, text, failure, **known, **fields)
+        text = f"{fields['method']} failed (reference {reference})"
+        known = {"event": "failed", "reference": reference, "error": type(failure).__name__}
+        self._write(logging.ERROR, text, failure, **known, **fields)
 
     def told(self, event: str, request: "Request", error: str, level: int = logging.WARNING) -> None:
         """A request was not done for a reason that the client is told."""
         if not log.isEnabledFor(level):
             return
         fields = self._about(request)
-        if self._is_due(event, fields["sender"]):
-            by = f" by {fields['sender']}" if fields["sender"] else ""
-            self._write(level, f"{event}: {_name(fields)}{by}: {error}", event=event, error=error, **fields)
+        by = f" by {fields['sender']}" if fields["sender"] else ""
+        self._write(level, f"{event}: {_name(fields)}{by}: {error}", event=event, error=error, **fields)
 
     def took(self, request: "Request", seconds: float) -> None:
         """A request has ended that was slow; who listens is not."""
         if request.call.method != LISTENS:
             fields = self._about(request)
-            if self._is_due("slow", fields["sender"]):
-                text = f"slow: {_name(fields)} took {seconds:.1f} s"
-                self._write(logging.WARNING, text, event="slow", seconds=round(seconds, 3), **fields)
+            text = f"slow: {_name(fields)} took {seconds:.1f} s"
+            self._write(logging.WARNING, text, event="slow", seconds=round(seconds, 3), **fields)
 
     def _about(self, request: "Request") -> dict[str, Any]:
         call, who = request.call, sender(request)
@@ -74,15 +70,17 @@ class Journal:
                 fields["arguments"] = bytes(call.params.arguments).decode(errors="replace")[:MOST_ARGUMENTS]
         return fields
 
-    def _is_due(self, event: str, who: str) -> bool:
-        """Whether a line is to be written; else it is counted."""
+    def _write(self, level: int, text: str, failure: BaseException | None = None, **fields: Any) -> None:
+        """Write a line; one of too many is only counted."""
         if not self._lines:
             trio.lowlevel.spawn_system_task(self._sum_up)
-        key = event, who
+        key = fields["event"], fields["sender"]
         if key not in self._lines and len(self._lines) >= MOST_TOLD_APART:
-            key = event, "others"
+            key = fields["event"], "others"
         self._lines[key] += 1
-        return self._lines[key] <= MOST_LINES
+        if self._lines[key] <= MOST_LINES:
+            text += f"; arguments {fields['arguments']}" if "arguments" in fields else ""
+            log.log(level, "%s", visible(text), exc_info=failure, extra=fields)
 
     async def _sum_up(self) -> None:
         try:
@@ -92,12 +90,7 @@ class Journal:
             for (event, who), count in lines.items():
                 if more := max(count - MOST_LINES, 0):
                     text = f"{event}: and {more:,} more within a second, by {who or 'one client'}"
-                    self._write(logging.WARNING, text, event=event, sender=who, more=more)
-
-    def _write(self, level: int, text: str, failure: BaseException | None = None, **fields: Any) -> None:
-        if "arguments" in fields:
-            text += f"; arguments {fields['arguments']}"
-        log.log(level, "%s", visible(text), exc_info=failure, extra=fields)
+                    log.warning("%s", visible(text), extra={"event": event, "sender": who, "more": more})
 
 
 def _name(fields: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 import logging
 import os
 import urllib.request
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from http.client import HTTPException
 from ipaddress import ip_address
 from math import inf
@@ -28,8 +28,6 @@ MAX_KEYS = 2**20  # bytes
 # A secret that both sides have: whoever can check such a token can make one too.
 SYMMETRIC = {"HS256", "HS384", "HS512"}
 SHORTEST_SECRET = 32
-
-Find = Callable[[Any], Awaitable[Any]]  # from the name of a key to the key
 
 
 def jwt(
@@ -58,13 +56,13 @@ def jwt(
     if not (issuer and audience):
         raise ValueError("jwt(issuer) and jwt(audience) are wanted: who signs the tokens, and for whom")
     chosen = _algorithms(algorithms, key)
-    find = KeySet(jwks).find if jwks is not None else _only(key)
+    keys = KeySet(jwks) if jwks is not None else None
     required: Any = {"require": ["exp", "iss", "aud", name]}
 
     async def verify(token: str) -> Principal | None:
         try:
-            named = library.get_unverified_header(token).get("kid")
-            if (signed_by := await find(named)) is None:
+            signed_by = await keys.find(library.get_unverified_header(token).get("kid")) if keys else key
+            if signed_by is None:
                 return None
             claims = library.decode(
                 token, signed_by, chosen, options=required, audience=audience, issuer=issuer, leeway=leeway
@@ -101,13 +99,6 @@ def _algorithms(given: Iterable[str], key: str | bytes | None) -> list[str]:
     if not fitting:
         raise ValueError(f"jwt(algorithms): {', '.join(names) or 'none'}: no such signature can be checked by this key")
     return fitting
-
-
-def _only(key: str | bytes | None) -> Find:
-    async def find(kid: Any) -> str | bytes | None:
-        return key
-
-    return find
 
 
 def _principal(claims: dict[str, Any], name: str, leeway: float) -> Principal:

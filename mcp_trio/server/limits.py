@@ -210,29 +210,20 @@ class Keeper:
         buckets = [(what, self._buckets.of(key, rate)) for what, key, rate in wanted if rate is not None]
         for what, bucket in buckets:
             if wait := bucket.wait(now):
-                raise too_many(what, bucket.rate, wait)
+                told = f"Too many {what}: {bucket.rate} are allowed; try again in {wait:g} s"
+                raise TooManyCalls(told, retry_after=wait)
         for _, bucket in buckets:
             bucket.tokens -= 1
 
-    def enter(self, request: "Request") -> None:
-        """A request waits: it is under way until it leaves."""
+    def count(self, request: "Request", change: int) -> None:
+        """A request waits, and is one more that is under way; or it is done, and there is one less."""
         if request.call.method != LISTENS:
-            self.total += 1
-            request.conversation.under_way += 1
-        if places := _places(request):
-            for place in places:
-                self._apart[place] = self._apart.get(place, 0) + 1
-
-    def leave(self, request: "Request") -> None:
-        """It is done."""
-        if request.call.method != LISTENS:
-            self.total -= 1
-            request.conversation.under_way -= 1
+            self.total += change
+            request.conversation.under_way += change
         for place in _places(request):
-            if self._apart[place] == 1:
+            self._apart[place] = self._apart.get(place, 0) + change
+            if not self._apart[place]:
                 del self._apart[place]
-            else:
-                self._apart[place] -= 1
 
     def flood(self, address: str) -> float:
         """Count a request over HTTP, of any kind: seconds until the next is allowed, 0 where this one is.
@@ -268,8 +259,3 @@ def busy(most: int, what: str) -> TooManyCalls:
     """The refusal while something else is under way."""
     message = f"Busy: {what} under way: {most:,}, as many as may be at once; try again in a moment"
     return TooManyCalls(message, retry_after=BUSY)
-
-
-def too_many(what: str, rate: Rate, wait: float) -> TooManyCalls:
-    """The refusal of what comes too often."""
-    return TooManyCalls(f"Too many {what}: {rate} are allowed; try again in {wait:g} s", retry_after=wait)

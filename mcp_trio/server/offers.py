@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from functools import partial
 from typing import Any
 from urllib.parse import unquote
@@ -14,6 +14,7 @@ from ..protocol import model
 from ..protocol.jsonrpc import encode
 from ..protocol.model import CONTENT_TYPES, Json, PromptMessage, PromptResult, Text, TextContents, ToolResult
 from . import docstrings, schema
+from .access import as_scopes
 from .app import Server
 from .context import Context, TimedOut
 from .dispatch import Request
@@ -102,7 +103,7 @@ class ServerTool(Function):
         rate: str | None = None,
         max_in_flight: int | None = None,
         max_result: int | None = None,
-        scopes: frozenset[str] = NO_SCOPES,
+        scopes: Iterable[str] = NO_SCOPES,
         **listed: Any,
     ) -> None:
         limits = {"timeout": timeout, "rate": rate, "max_in_flight": max_in_flight, "max_result": max_result}
@@ -116,7 +117,7 @@ class ServerTool(Function):
         self.timeout, self.max_in_flight, self.max_result = timeout, max_in_flight, max_result
         self.rate = read_rate(rate) if rate else None
         self.is_limited = rate is not None or max_in_flight is not None
-        self.scopes = scopes
+        self.scopes = as_scopes(scopes, "server.tool(scopes)")
         listed |= {"input_schema": self.parameters.schema, "output_schema": self._returned.schema}
         self.listed = model.Tool(**listed)
 

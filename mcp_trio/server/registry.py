@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..protocol.errors import InvalidParams
 from ..protocol.jsonrpc import encode
 from ..protocol.revisions import Revision
+from .access import Principal
 
 if TYPE_CHECKING:
-    from .access import Principal
     from .offers import Function
 
 T = TypeVar("T", bound="Function")
@@ -55,19 +55,19 @@ class Registry(dict[str, T]):
         self._encoded.clear()
         self._changed(self.feature)
 
-    def get_for(self, principal: "Principal | None", name: str) -> T | None:
+    def get_for(self, principal: Principal | None, name: str) -> T | None:
         """The one of that name, where there is one that the principal may know of."""
         item = self.get(name)
         return None if item is None or (item.scopes and item.scopes != _held(principal, item.scopes)) else item
 
-    def find(self, name: str, principal: "Principal | None" = None) -> T:
+    def find(self, name: str, principal: Principal | None = None) -> T:
         """The same. Raises InvalidParams where there is none."""
         item = self.get(name)
         if item is None or (item.scopes and self.get_for(principal, name) is None):
             raise InvalidParams(f"Unknown {self._kind}: {name}")
         return item
 
-    def listing(self, revision: Revision, key: str, cursor: str | None, principal: "Principal | None" = None) -> bytes:
+    def listing(self, revision: Revision, key: str, cursor: str | None, principal: Principal | None = None) -> bytes:
         """The page at a cursor as it goes out, under its key. Raises InvalidParams for a cursor that is not ours.
 
         It is encoded once for each revision, and what different principals may know of, until the list changes. Only
@@ -88,7 +88,7 @@ class Registry(dict[str, T]):
         return encoded
 
 
-def _held(principal: "Principal | None", scopes: frozenset[str]) -> frozenset[str]:
+def _held(principal: Principal | None, scopes: frozenset[str]) -> frozenset[str]:
     """Those of the scopes that a principal has; nobody has none."""
     return NO_SCOPES if principal is None else principal.held(scopes)
 

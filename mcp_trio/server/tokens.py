@@ -1,6 +1,5 @@
 """A ready-made verifier: tokens in a file."""
 
-import hmac
 import logging
 import os
 import re
@@ -29,7 +28,7 @@ class token_file:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)
-        self._known: dict[bytes, tuple[bytes, Principal | None]] = {}  # by digest
+        self._known: dict[bytes, Principal] = {}  # by digest
         self._seen: tuple[int, ...] | None = None  # what tells whether the file has changed
         self._look_at = -inf
         self._read()
@@ -39,9 +38,7 @@ class token_file:
         if (now := trio.current_time()) >= self._look_at:
             self._look_at = now + LOOK_EVERY
             self._look_again()
-        digest = sha256(token.encode()).digest()
-        known, principal = self._known.get(digest, (b"", None))
-        return principal if hmac.compare_digest(known, digest) else None
+        return self._known.get(sha256(token.encode()).digest())
 
     def _look_again(self) -> None:
         """Read the file if it has changed. What is wrong with it is told once."""
@@ -64,13 +61,13 @@ class token_file:
             log.warning("%s: others may change or read it; chmod 600 keeps them out", self._path)
         self._known = self._tokens(lines)
 
-    def _tokens(self, lines: list[bytes]) -> dict[bytes, tuple[bytes, Principal | None]]:
-        found: dict[bytes, tuple[bytes, Principal | None]] = {}
+    def _tokens(self, lines: list[bytes]) -> dict[bytes, Principal]:
+        found: dict[bytes, Principal] = {}
         for number, line in enumerate(lines, 1):
             try:
                 if words := line.decode("utf-8-sig").partition("#")[0].split():
                     digest, principal = _token(*words)
-                    found[digest] = digest, principal
+                    found[digest] = principal
             except (TypeError, ValueError):
                 raise ValueError(f"{self._path}, line {number}: {LINE} is wanted") from None
         return found

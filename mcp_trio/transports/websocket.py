@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 import trio
 
 from ..protocol.jsonrpc import MAX_MESSAGE
+from ..server.access import Principal
 from ..server.app import Server
 from ..server.dispatch import converse
 from .outbox import GONE, Outbox, QueuedWire, after, let_go
 
 if TYPE_CHECKING:
     from trio_websocket import WebSocketConnection
-
-    from ..server.access import Principal
 
 log = logging.getLogger("mcp_trio")
 
@@ -129,7 +128,7 @@ async def serve_websocket(
     stream: trio.abc.Stream,
     head: bytes,
     stopping: trio.Event,
-    principal: "Principal | None" = None,
+    principal: Principal | None = None,
     *,
     address: str = "",
 ) -> None:
@@ -198,7 +197,7 @@ async def _read(connection: "WebSocketConnection", frames: _Frames, conversation
     conversation.cancel()
 
 
-async def _expire(principal: "Principal", frames: _Frames, conversation: trio.CancelScope) -> None:
+async def _expire(principal: Principal, frames: _Frames, conversation: trio.CancelScope) -> None:
     """End the conversation with a client that came by a token when that is no longer valid."""
     await trio.sleep(max(0, principal.ends_in()))
     frames.close_code = NOT_ALLOWED

@@ -68,7 +68,7 @@ class Application:
         self.service.sessions.expire(trio.current_time())
         body: Reply | bytes | None = self.service.admit(head)
         if body is None and self.service.server.access is not None:
-            body = await self.service.identify(head)
+            body = await self.service.bearers.identify(head)
         body = body or await _body(head.headers, receive)
         if body is None:
             return

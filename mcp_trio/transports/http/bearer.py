@@ -12,7 +12,6 @@ from .endpoint import Head, Reply, refusal
 
 log = logging.getLogger("mcp_trio")
 
-METADATA = endpoint.METADATA_PATH
 _BEARER = re.compile(rb"(?i)bearer +([A-Za-z0-9._~+/-]+=*) *")
 # Where nobody is asked who comes.
 OPEN = (endpoint.HEALTH, endpoint.METADATA)
@@ -71,7 +70,7 @@ class Bearers:
         said = {
             "error": denied.error,
             "scope": " ".join(sorted(access.scopes)) if access else "",
-            "resource_metadata": f"{resource.scheme}://{resource.netloc}{METADATA}{resource.path.rstrip('/')}",
+            "resource_metadata": f"{resource.scheme}://{resource.netloc}{endpoint.METADATA_PATH}{resource.path.rstrip('/')}",
         }
         challenge = ", ".join(f'{name}="{value}"' for name, value in said.items() if value)
         return refusal(denied.status, str(denied), ((b"WWW-Authenticate", f"Bearer {challenge}".encode()),))

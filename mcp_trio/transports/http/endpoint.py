@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -15,9 +15,7 @@ from ...protocol import jsonrpc
 from ...protocol.errors import HeaderMismatch, InvalidRequest, ParseError, ProtocolError
 from ...protocol.revisions import Revision
 from ...protocol.session import Call
-
-if TYPE_CHECKING:
-    from ...server.access import Principal
+from ...server.access import Principal
 
 Headers = Mapping[bytes, bytes]
 Fields = tuple[tuple[bytes, bytes], ...]
@@ -52,7 +50,7 @@ class Head(msgspec.Struct):
     scheme: str = "http"
     peer: str = "unknown"  # the address that it came from
     token: str = ""  # filled in when it is admitted, where access is controlled
-    principal: "Principal | None" = None  # filled in when the token is verified
+    principal: Principal | None = None  # filled in when the token is verified
 
 
 class Reply(msgspec.Struct):

@@ -59,8 +59,8 @@ class Connection:
         self._socket = accepted
         self._tcp = trio.SocketStream(trio.socket.from_stdlib_socket(accepted))
         self._tls = trio.SSLStream(self._tcp, tls, server_side=True, https_compatible=True) if tls else None
-        admit = self._admit_by_tls if tls else host.service.admit
-        self._parser = RequestParser(admit, accepted.getsockname()[0], network(peer))
+        local, scheme = accepted.getsockname()[0], "https" if tls else "http"
+        self._parser = RequestParser(host.service.admit, local, network(peer), scheme)
         self._out: list[bytes] = []
         self._open = True  # whether there will be another request
         self._backlog = bytearray()
@@ -89,10 +89,6 @@ class Connection:
                 self._host.connections.discard(self)
                 self._host.latest = None
 
-    def _admit_by_tls(self, head: Head) -> Reply | None:
-        head.scheme = "https"
-        return self._host.service.admit(head)
-
     def drain(self) -> None:
         """The server stops: nothing more is wanted of a connection on which nothing goes on."""
         if self.due != inf and self._parser.stage is IDLE and not self._out:
@@ -109,7 +105,8 @@ class Connection:
             while parser.requests and self._open:
                 parsed = parser.requests.popleft()
                 if self._host.service.server.access is not None and parsed.refused is None:
-                    parsed.refused = await self._identify(parsed)
+                    await self._flush()  # what was answered before need not wait for the verifier
+                    parsed.refused = await self._host.service.bearers.identify(parsed)
                 if parsed.upgrade and parsed.refused is None:
                     await self._upgrade(parsed)
                     continue
@@ -141,11 +138,6 @@ class Connection:
         if parser.failed:
             await let_go(self._tcp, LINGER_TIME)
         return None
-
-    async def _identify(self, parsed: Parsed) -> Reply | None:
-        """The refusal, where the request comes on nobody's behalf. What was answered before need not wait for it."""
-        await self._flush()
-        return await self._host.service.identify(parsed)
 
     async def _receive(self) -> None:
         """Read on."""

@@ -38,11 +38,12 @@ class Parsed(Head):
 class RequestParser:
     """Takes a connection's bytes; requests come to `requests`, whole, or refused as the last that is read."""
 
-    def __init__(self, admit: Callable[[Head], Reply | None], local: str, peer: str = "unknown") -> None:
+    def __init__(
+        self, admit: Callable[[Head], Reply | None], local: str, peer: str = "unknown", scheme: str = "http"
+    ) -> None:
         self._parser = HttpRequestParser(self)
         self._admit = admit
-        self._local = local
-        self._peer = peer
+        self._local, self._peer, self._scheme = local, peer, scheme
         self.requests: deque[Parsed] = deque()
         self.stage = IDLE
         self.stage_began = False  # is set whenever a stage begins
@@ -55,7 +56,7 @@ class RequestParser:
 
     def _prepare(self) -> None:
         """Be ready for the next request."""
-        self._current = Parsed(b"", b"", {}, self._local, peer=self._peer)
+        self._current = Parsed(b"", b"", {}, self._local, scheme=self._scheme, peer=self._peer)
         self._repeated = 0  # headers whose names came before
         self._coming = 0  # bytes since the last of a body, or since the last request: of a head, or of what is no body
 

@@ -245,27 +245,18 @@ class Service:
 
     def admit(self, head: Head) -> Reply | None:
         """Look at a head before there is a body: the refusal, where it need not come."""
-        head.route, reply = self._routes.find(head) or "", None
+        head.route = self._routes.find(head) or ""
         if self.server.keeper.rate and (reply := self._flood(head)):
-            self.metrics.refused[reply.status] += 1
             return reply
         if not head.route:
-            reply = refusal(404, "Nothing is served under this path")
-        elif head.route == endpoint.HEALTH or (reply := self.guard.check(head)) is None:  # probes come by any name
-            if head.method == b"OPTIONS":
-                reply = endpoint.preflight(head)
-            elif self.server.access is None or (reply := self.bearers.check(head)) is None:
-                reply = endpoint.check_request(head)
-        if reply is not None and reply.status >= 400:
-            self.metrics.refused[reply.status] += 1
-        return reply
-
-    async def identify(self, head: Head) -> Reply | None:
-        """Where access is controlled: find out on whose behalf a request comes that was admitted, or refuse it."""
-        reply = await self.bearers.identify(head)
-        if reply is not None:
-            self.metrics.refused[reply.status] += 1
-        return reply
+            return refusal(404, "Nothing is served under this path")
+        if head.route != endpoint.HEALTH and (reply := self.guard.check(head)):  # probes come by any name
+            return reply
+        if head.method == b"OPTIONS":
+            return endpoint.preflight(head)
+        if self.server.access is not None and (reply := self.bearers.check(head)):
+            return reply
+        return endpoint.check_request(head)
 
     def _flood(self, head: Head) -> Reply | None:
         """The refusal of what comes far too often, whatever it is."""
@@ -275,9 +266,11 @@ class Service:
         return refusal(429, f"Too many requests; try again in {ceil(wait)} s", retry_after)
 
     def note_refusal(self, head: Head, reply: Reply) -> None:
-        """Put a line into the log for who was not let in; a host calls this where `admit`, or a body, is refused."""
-        if reply.status >= 400 and reply.status not in ORDINARY:
-            self.server.journal.turned_away(head.peer, reply.status, reply.body)
+        """Count who was not let in, and put a line into the log; a host calls this for what it does not `answer`."""
+        if reply.status >= 400:
+            self.metrics.refused[reply.status] += 1
+            if reply.status not in ORDINARY:
+                self.server.journal.turned_away(head.peer, reply.status, reply.body)
 
     def answer(self, head: Head, body: bytes) -> Reply | Exchange | Feed:
         """Answer a request that was admitted. An exchange has begun, in this task, and waits."""
