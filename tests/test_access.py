@@ -382,6 +382,25 @@ async def test_a_verifier_that_fails_lets_nobody_in_and_is_logged(check: Any, ca
         assert (await there.send("GET", "/healthz")).status == 200
 
 
+async def test_what_a_failing_verifier_says_is_logged_without_the_token_and_no_flood(
+    caplog: pytest.LogCaptureFixture, autojump_clock: object
+) -> None:
+    async def looking_up(token: str) -> str:
+        return {"somebody-else": "ada"}[token]
+
+    guard = Access(looking_up)
+    for second in range(2):
+        for number in range(50):
+            with pytest.raises(access.Denied) as denied:
+                await guard.find(f"hidden-token-{number}")
+            assert ("(reference " in str(denied.value)) == (number == 0)  # only of what is logged
+        assert len(caplog.records) == second + 1
+        await trio.sleep(access.TELL_EVERY)
+    assert "hidden-token" not in caplog.text
+    assert "KeyError: '[token]'" in caplog.text
+    assert "in looking_up" in caplog.text
+
+
 async def test_a_verifier_that_hangs_lets_nobody_in(autojump_clock: object, caplog: pytest.LogCaptureFixture) -> None:
     async def hanging(token: str) -> None:
         await trio.sleep_forever()

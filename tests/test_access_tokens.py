@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from hashlib import sha256
 from pathlib import Path
 
@@ -113,6 +114,17 @@ async def test_a_file_that_has_become_unusable_changes_nothing_and_is_told_once(
     mock_clock.jump(1)
     assert await verify("one") is None
     assert await verify("two") is not None
+
+
+async def test_a_pipe_is_read_once_and_holds_nothing_up(path: Path, mock_clock: MockClock) -> None:
+    os.mkfifo(path, 0o600)
+    writer = threading.Thread(target=path.write_text, args=(f"{ALICE}\n",))
+    writer.start()
+    verify = token_file(path)
+    writer.join()
+    for _ in range(3):
+        mock_clock.jump(1)
+        assert await verify("one") is not None
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")

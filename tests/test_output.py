@@ -1,6 +1,7 @@
 """What goes out: clean texts, no more than is allowed, and nothing of what the server alone should know."""
 
 import json
+import re
 import time
 from collections.abc import Callable
 from typing import Any, Literal
@@ -228,6 +229,29 @@ async def test_what_cannot_be_cut_is_refused_with_its_size(revision: str, result
     assert got.is_error
     assert got.text.startswith("tool large made a result of ")
     assert "at most 2,000 are allowed, and pictures, sound, bytes and structured content cannot be cut" in got.text
+
+
+@pytest.mark.parametrize("unit", ["x" * 100, "y", "\x1b[31m"])
+async def test_of_many_texts_as_many_are_cut_as_have_to_be_in_time_by_their_size_alone(unit: str) -> None:
+    server = Server("x")
+    server.add_tool(lambda: [Text(unit)] * 5_000 + [Text("long" * 1000)] * 10, name="many", max_result=150_000)
+    began = time.process_time()
+    async with connect(server, R) as client:
+        result = await client.call_tool("many")
+    assert time.process_time() - began < 1
+    fits(result.text, 150_000)
+    assert result.is_error == (unit == "x" * 100)  # they cannot be made shorter by as much as is wanted
+
+
+async def test_a_refusal_names_the_size_that_was_made() -> None:
+    server = Server("x")
+    server.add_tool(lambda: [Text("short")] * 3, name="small", max_result=20)
+    server.add_tool(lambda: Text("short"), name="smallest", max_result=20)
+    async with connect(server, R) as client:
+        three = await client.call_tool("small")
+        one = await client.call_tool("smallest")
+    sizes = [int(number) for got in (three, one) for number in re.findall("result of ([0-9]+) bytes", got.text)]
+    assert sizes[0] - sizes[1] == 2 * len('{"type":"text","text":"short"},')
 
 
 async def test_a_tools_own_bound_goes_before_the_servers() -> None:

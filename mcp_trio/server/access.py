@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from math import inf
+from traceback import format_exception
 from typing import Any
 
 import trio
@@ -16,6 +17,8 @@ log = logging.getLogger("mcp_trio")
 
 # Seconds that a verifier may take.
 VERIFY_WITHIN = 10.0
+# Seconds between two lines about a verifier that fails.
+TELL_EVERY = 1.0
 # What RFC 6749, section 3.3, lets a scope consist of; so none can end the quotes that a header puts around it.
 _SCOPE = re.compile(r"[!#-\[\]-~]+")
 
@@ -109,6 +112,7 @@ class Access:
         self.scopes = as_scopes(scopes, "Access(scopes)")
         self.authorization_servers = list(authorization_servers)
         self.resource = resource
+        self._tell_at = -inf
 
     async def find(self, token: str) -> Principal:
         """The principal that a token stands for. Raises Denied."""
@@ -124,14 +128,22 @@ class Access:
         try:
             with trio.move_on_after(VERIFY_WITHIN):
                 return _principal(await self.verify(token))
-            log.error("the verifier of tokens took longer than %g s", VERIFY_WITHIN)
+            self._tell(f"took longer than {VERIFY_WITHIN:g} s")
         except (trio.Cancelled, KeyboardInterrupt, GeneratorExit):
             raise
-        except BaseException:
+        except BaseException as problem:
             reference = secrets.token_hex(4)
-            log.exception("the verifier of tokens failed (reference %s)", reference)
-            raise Denied(503, "", f"Tokens cannot be checked now (reference {reference})") from None
+            trace = "".join(format_exception(problem)).replace(token, "[token]")
+            is_told = self._tell(f"failed (reference {reference})", Exception(trace))
+            raise Denied(503, "", f"Tokens cannot be checked now{f' (reference {reference})' * is_told}") from None
         raise Denied(503, "", "Tokens cannot be checked now")
+
+    def _tell(self, what: str, trace: Exception | None = None) -> bool:
+        """Log what is wrong with the verifier: not each time, as anybody can send tokens that it fails at."""
+        if is_due := (now := trio.current_time()) >= self._tell_at:
+            self._tell_at = now + TELL_EVERY
+            log.error("the verifier of tokens %s", what, exc_info=trace)
+        return is_due
 
 
 def as_access(given: Access | Verify) -> Access:

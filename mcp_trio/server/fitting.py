@@ -21,17 +21,26 @@ def fitted(value: Any, write: Callable[[Any], bytes], most: int, whose: str) -> 
     Raises ToolError where it is too large without its texts.
     """
     encoded, texts = write(value), list[Any]()
-    if len(encoded) > most:
+    if (whole := len(encoded)) > most:
         value = _copied(value, texts)
         texts.sort(key=lambda piece: len(piece.text))
-    while (size := len(encoded)) > most:
+    while (beyond := len(encoded) - most) > 0:
         if not texts:
-            beyond = "pictures, sound, bytes and structured content cannot be cut"
-            raise ToolError(f"{whose} made a result of {size:,} bytes; at most {most:,} are allowed, and {beyond}")
-        piece = texts.pop()
-        piece.text = cut(piece.text, len(encode(clean(piece.text))) - (size - most))
+            fixed = "pictures, sound, bytes and structured content cannot be cut"
+            raise ToolError(f"{whose} made a result of {whole:,} bytes; at most {most:,} are allowed, and {fixed}")
+        while texts and beyond > 0:  # the whole is written seldom, as there may be many texts
+            beyond -= _shorten(texts.pop(), beyond)
         encoded = write(value)
     return encoded
+
+
+def _shorten(piece: Any, less: int) -> int:
+    """Cut a piece's text by so many bytes, if that can be; the bytes by which it is shorter now."""
+    size = len(encode(clean(piece.text)))
+    shown = cut(piece.text, size - less)
+    if (saved := size - len(encode(shown))) > 0:
+        piece.text = shown
+    return max(saved, 0)
 
 
 def cut(text: str, most: int) -> str:

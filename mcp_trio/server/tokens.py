@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import stat
 from hashlib import sha256
 from math import inf
 
@@ -43,7 +44,8 @@ class token_file:
     def _look_again(self) -> None:
         """Read the file if it has changed. What is wrong with it is told once."""
         try:
-            if _state(os.stat(self._path)) != self._seen:
+            status = os.stat(self._path)
+            if stat.S_ISREG(status.st_mode) and _state(status) != self._seen:  # a pipe is read once
                 self._read()
         except ValueError as problem:
             log.warning("%s; the tokens known before stay", problem)
