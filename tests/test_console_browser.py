@@ -419,6 +419,23 @@ def test_hostile_content_stays_text(page: ConsolePage, kinds: str, revision: str
     assert all(url.startswith((origin, "data:")) for url in page.loaded)
 
 
+@pytest.mark.parametrize("revision", [None, "2026-07-28", "2024-10-07"])
+def test_nothing_is_asked_for_that_the_server_does_not_have(
+    page: ConsolePage, kinds: str, demo: str, revision: str | None
+) -> None:
+    for url, groups in ((kinds, ["Tools"]), (demo, ["Tools", "Resources", "Resource templates", "Prompts"])):
+        page.visit(url)
+        if revision is not None:
+            page.ask("document.querySelector('#status').textContent = ''")
+            page.select("#revision", revision)
+        page.until("document.querySelector('#status').textContent.startsWith('Connected')")
+        found = page.ask("[...document.querySelectorAll('#offers h2')].map(one => one.textContent)")
+        assert [title.partition(" (")[0] for title in found] == groups
+        page.until("document.querySelectorAll('#rows li').length > 4")
+        errors = "[...document.querySelectorAll('#rows li.wrong .what')].map(one => one.textContent)"
+        assert [row for row in page.ask(errors) if "list" in row] == []
+
+
 def test_a_list_of_objects_is_a_table(page: ConsolePage, kinds: str) -> None:
     page.visit(kinds)
     page.choose("rows")

@@ -114,8 +114,7 @@ function opened(told) {
   server = told.server ?? {};
   $("revision").value = told.opened.revision;
   connected("open", "connected");
-  introduce();
-  offers();
+  introduce().then(offers);
 }
 
 async function introduce() {
@@ -133,16 +132,20 @@ async function introduce() {
 // What is offered
 
 const KINDS = [
-  { kind: "tool", title: "Tools", method: "tools/list", list: "tools", key: "name" },
-  { kind: "resource", title: "Resources", method: "resources/list", list: "resources", key: "uri" },
-  { kind: "template", title: "Resource templates", method: "resources/templates/list", list: "resourceTemplates", key: "uriTemplate" },
-  { kind: "prompt", title: "Prompts", method: "prompts/list", list: "prompts", key: "name" },
+  { kind: "tool", title: "Tools", feature: "tools", method: "tools/list", list: "tools", key: "name" },
+  { kind: "resource", title: "Resources", feature: "resources", method: "resources/list", list: "resources", key: "uri" },
+  { kind: "template", title: "Resource templates", feature: "resources", method: "resources/templates/list", list: "resourceTemplates", key: "uriTemplate" },
+  { kind: "prompt", title: "Prompts", feature: "prompts", method: "prompts/list", list: "prompts", key: "name" },
 ];
 let offered = [];
 let chosen = null;
 
 async function offers() {
-  const found = await Promise.all(KINDS.map(({ method, list }) => listed(method, list)));
+  const features = server.capabilities ?? {};
+  // In the first revision the templates stand beside the resources.
+  const isFirst = $("revision").selectedIndex === $("revision").options.length - 1;
+  const methodOf = ({ kind, method }) => (kind === "template" && isFirst ? "resources/list" : method);
+  const found = await Promise.all(KINDS.map((kind) => (features[kind.feature] ? listed(methodOf(kind), kind.list) : [])));
   offered = KINDS.map((kind, at) => ({ ...kind, items: found[at] }));
   show();
   if (!chosen && offered[0].items.length) choose(offered[0], offered[0].items[0]);
