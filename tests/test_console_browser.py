@@ -432,8 +432,17 @@ def test_nothing_is_asked_for_that_the_server_does_not_have(
         found = page.ask("[...document.querySelectorAll('#offers h2')].map(one => one.textContent)")
         assert [title.partition(" (")[0] for title in found] == groups
         page.until("document.querySelectorAll('#rows li').length > 4")
+        numbers = page.ask("[...document.querySelectorAll('#rows li')].map(one => one.row.number)")
+        assert numbers == sorted(set(numbers))
         errors = "[...document.querySelectorAll('#rows li.wrong .what')].map(one => one.textContent)"
         assert [row for row in page.ask(errors) if "list" in row] == []
+
+
+def test_the_newest_revision_is_offered_first(page: ConsolePage, demo: str) -> None:
+    page.visit(demo)
+    names = page.ask("[...document.querySelector('#revision').options].map(one => one.value)")
+    assert names == sorted(names, reverse=True)
+    assert len(names) == 6
 
 
 def test_a_list_of_objects_is_a_table(page: ConsolePage, kinds: str) -> None:

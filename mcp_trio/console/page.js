@@ -105,7 +105,7 @@ async function listed(method, name) {
 }
 
 function revisions(names) {
-  if ($("revision").options.length !== names.length) $("revision").replaceChildren(...[...names].reverse().map((name) => make("option", {}, name)));
+  if ($("revision").options.length !== names.length) $("revision").replaceChildren(...[...names].sort().reverse().map((name) => make("option", {}, name)));
 }
 
 function opened(told) {
@@ -478,6 +478,7 @@ function other(params) {
 
 let paused = null; // what has come since
 let isFiltering = 0;
+let latest = 0; // the number of the last message; a new connection begins with those that are known
 
 const waiting = new Map(); // requests without an answer: what each is called
 
@@ -505,6 +506,8 @@ function words(row, message) {
 }
 
 function pass(row) {
+  if (row.number <= latest) return;
+  latest = row.number;
   const message = row.head ?? json(row.text); // of a long one the text is only the beginning
   if (row.talk === own && row.from === "server") follow(message);
   if (paused) paused.push([row, message]);
