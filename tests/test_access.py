@@ -41,6 +41,8 @@ from mcp_trio.client_wires import bearing
 from mcp_trio.server import access
 from mcp_trio.server.dispatch import converse
 from mcp_trio.testing import connect
+from mcp_trio.transports import websocket
+from mcp_trio.transports.http import service
 from mcp_trio.transports.memory import memory_pair
 
 each_host = pytest.mark.parametrize("host", HOSTS)
@@ -459,6 +461,39 @@ async def test_a_stream_of_get_ends_with_its_principal(path: str) -> None:
         session = await there.open_session() if path == "/mcp" else {}
         await wire.send(request("GET", path, {"Accept": "text/event-stream", **session, **there.own}))
         assert (await wire.response()).status == 200
+
+
+@pytest.mark.parametrize("then", [None, Principal("b", {"admin"}), Principal("a")], ids=["none", "other", "less"])
+async def test_who_stays_connected_is_let_go_when_the_token_is_withdrawn(
+    then: Principal | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {"token": Principal("a", {"admin"})}
+    monkeypatch.setattr(websocket, "LOOK_AGAIN", 0.1)
+    monkeypatch.setattr(service, "LOOK_AGAIN", 0.1)
+    monkeypatch.setattr(service, "HEARTBEAT", 0.05)
+
+    async def looking_up(token: str) -> Principal | None:
+        if known["token"] == Principal("unknown"):
+            raise OSError("the database is down")
+        return known["token"]
+
+    with trio.fail_after(3):
+        async with served_by(looking_up) as there, there.wire() as news, there.wire() as legacy:
+            session = await there.open_session()
+            await news.send(request("GET", "/mcp", {"Accept": "text/event-stream", **session, **there.own}))
+            await legacy.send(request("GET", "/sse", {"Accept": "text/event-stream", **there.own}))
+            async with there.websocket() as connection:
+                with trio.move_on_after(0.3):
+                    await connection.get_message()
+                known["token"] = Principal("unknown")  # as long as nobody can tell, nobody is let go
+                with trio.move_on_after(0.3):
+                    await connection.get_message()
+                known["token"] = then
+                with pytest.raises(ConnectionClosed) as closed:
+                    await connection.get_message()
+            assert closed.value.reason.code == 1008
+            for stream in (news, legacy):
+                assert (await stream.response()).status == 200
 
 
 async def test_a_subscription_ends_with_its_principal_and_a_call_that_waits_does_not() -> None:

@@ -98,6 +98,7 @@ REFUSED: dict[str, Callable[[], str]] = {
     "expired": lambda: token(exp=time.time() - 1),
     "not yet": lambda: token(nbf=time.time() + 60),
     "without an end": lambda: token(exp=None),
+    "beyond all time": lambda: token(exp=10**400),
     "of another issuer": lambda: token(iss="https://evil.example"),
     "of no issuer": lambda: token(iss=None),
     "for another audience": lambda: token(aud="https://other.example"),

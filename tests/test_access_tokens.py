@@ -201,7 +201,8 @@ async def test_a_process_lets_those_in_whose_tokens_the_flag_names(path: Path, h
         assert (await Bearer(site, "two").modern("tools/call", {"name": "purge"})).json["error"]["code"] == -32602
         assert (await Bearer(site, "three").modern("tools/list")).status == 401
         process.terminate()
-        assert process.stderr.read() == ""
+        refused = "WARNING mcp_trio: refused: 127.0.0.1 (401): The token is not valid here, or no longer\n"
+        assert process.stderr.read() == refused
     assert process.returncode == 0
 
 

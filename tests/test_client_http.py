@@ -53,8 +53,8 @@ async def serving(server=None):
     """A server on the native host; its address."""
     server = server or a_server()
 
-    async def upgrade(stream, head, principal, address):
-        await serve_websocket(server, stream, head, trio.Event(), principal)
+    async def upgrade(stream, head, principal, token, address):
+        await serve_websocket(server, stream, head, trio.Event(), principal, token=token)
 
     async def serve(task_status):
         await serve_http(server, "127.0.0.1", 0, stopping=trio.Event(), upgrade=upgrade, task_status=task_status)

@@ -59,7 +59,7 @@ async def test_statuses(method: str, path: str, headers: dict[str, str], status:
 
 
 async def test_nobody_is_upgraded_past_the_guard() -> None:
-    async def upgrade(stream: trio.abc.Stream, head: bytes, principal: object, address: str) -> None:
+    async def upgrade(stream: trio.abc.Stream, head: bytes, principal: object, token: str, address: str) -> None:
         pytest.fail("upgraded")
 
     async with site(make_server(), upgrade=upgrade) as there:
@@ -70,7 +70,7 @@ async def test_nobody_is_upgraded_past_the_guard() -> None:
 
 
 async def test_an_upgrade_gets_the_stream_and_all_that_was_read() -> None:
-    async def upgrade(stream: trio.abc.Stream, head: bytes, principal: object, address: str) -> None:
+    async def upgrade(stream: trio.abc.Stream, head: bytes, principal: object, token: str, address: str) -> None:
         assert head.startswith(b"GET /mcp HTTP/1.1\r\n")
         assert head.endswith(b"\r\n\r\nbehind")
         await stream.send_all(b"hello")

@@ -17,6 +17,8 @@ log = logging.getLogger("mcp_trio")
 
 # Seconds that a verifier may take.
 VERIFY_WITHIN = 10.0
+# Seconds after which the token of who stays connected is looked at again.
+LOOK_AGAIN = 15.0
 # Seconds between two lines about a verifier that fails.
 TELL_EVERY = 1.0
 # What RFC 6749, section 3.3, lets a scope consist of; so none can end the quotes that a header puts around it.
@@ -122,6 +124,13 @@ class Access:
         if principal.held(self.scopes) != self.scopes:
             raise Denied(403, "insufficient_scope", f"The token lacks a scope; wanted: {' '.join(sorted(self.scopes))}")
         return principal
+
+    async def still(self, token: str, principal: Principal) -> bool:
+        """Whether a token stands for a principal as it did, with its scopes; while nobody can tell, it does."""
+        try:
+            return principal.ends_in() > 0 and stands_in(await self.find(token), principal)
+        except Denied as denied:
+            return denied.status == 503
 
     async def _verified(self, token: str) -> Principal | None:
         """What the verifier says; where it says nothing in time, or fails, nobody comes in."""

@@ -68,7 +68,7 @@ def jwt(
                 token, signed_by, chosen, options=required, audience=audience, issuer=issuer, leeway=leeway
             )
             return _principal(claims, name, leeway)
-        except (library.PyJWTError, TypeError, ValueError, RecursionError) as problem:
+        except (library.PyJWTError, TypeError, ValueError, OverflowError, RecursionError) as problem:
             log.debug("a token is not taken: %s", type(problem).__name__)
             return None
 

@@ -5,13 +5,15 @@ answers pings and closes; the frames of our messages are written here, so that t
 """
 
 import logging
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 
 from ..protocol.jsonrpc import MAX_MESSAGE
-from ..server.access import Principal
+from ..server.access import LOOK_AGAIN, Principal
 from ..server.app import Server
 from ..server.dispatch import converse
 from .outbox import GONE, Outbox, QueuedWire, after, let_go
@@ -130,13 +132,14 @@ async def serve_websocket(
     stopping: trio.Event,
     principal: Principal | None = None,
     *,
+    token: str = "",
     address: str = "",
 ) -> None:
     """Serve one client whose request to upgrade was read, and allowed, already; close the stream in the end.
 
     `head` is all that was read. Whatever the client does, nothing is raised. When `stopping` is set, what runs is
-    finished, within the server's grace; then, or cancelled, it closes as a server does that goes away. It ends with
-    its principal.
+    finished, within the server's grace; then, or cancelled, it closes as a server does that goes away. It ends when
+    the token by which the principal has come does.
     """
     frames = _Frames(stream, head)
     try:
@@ -148,8 +151,9 @@ async def serve_websocket(
                         conversation.start_soon(_read, connection, frames, conversation.cancel_scope)
                         conversation.start_soon(_watch, connection, frames, conversation.cancel_scope)
                         conversation.start_soon(after, stopping, frames.incoming.close)
-                        if principal is not None and principal.expires is not None:
-                            conversation.start_soon(_expire, principal, frames, conversation.cancel_scope)
+                        if principal is not None and server.access is not None:
+                            still = partial(server.access.still, token, principal)
+                            conversation.start_soon(_expire, principal, still, frames, conversation.cancel_scope)
                         await converse(server, QueuedWire(frames.incoming, frames), principal, address=address)
                     conversation.cancel_scope.cancel()
             finally:
@@ -197,9 +201,14 @@ async def _read(connection: "WebSocketConnection", frames: _Frames, conversation
     conversation.cancel()
 
 
-async def _expire(principal: Principal, frames: _Frames, conversation: trio.CancelScope) -> None:
+async def _expire(
+    principal: Principal, still: Callable[[], Awaitable[bool]], frames: _Frames, conversation: trio.CancelScope
+) -> None:
     """End the conversation with a client that came by a token when that is no longer valid."""
-    await trio.sleep(max(0, principal.ends_in()))
+    is_valid = True
+    while is_valid:
+        await trio.sleep(max(0, min(principal.ends_in(), LOOK_AGAIN)))
+        is_valid = await still()
     frames.close_code = NOT_ALLOWED
     conversation.cancel()
 

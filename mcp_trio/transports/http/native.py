@@ -43,7 +43,7 @@ NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 WEBSOCKET_WANTED = ((b"Upgrade", b"websocket"), (b"Connection", b"Upgrade"))
 
-Upgrade = Callable[..., Awaitable[None]]  # of a stream, the head that was read, the principal, the client's address
+Upgrade = Callable[..., Awaitable[None]]  # of a stream, the head that was read, whose it is, by which token, from where
 
 
 class Connection:
@@ -202,7 +202,8 @@ class Connection:
         await self._flush()
         self._open, self.due = False, inf
         head = parsed.encoded() + self._parser.rest
-        await take(self._tls or self._tcp, head, principal=parsed.principal, address=parsed.peer)
+        stream = self._tls or self._tcp
+        await take(stream, head, principal=parsed.principal, token=parsed.token, address=parsed.peer)
 
     # Bytes
 

@@ -16,7 +16,7 @@ import trio
 from ...protocol.errors import HeaderMismatch, UnsupportedVersion
 from ...protocol.revisions import Revision
 from ...protocol.session import Answer, Batch, Call, Refusal
-from ...server.access import Principal, stands_in
+from ...server.access import LOOK_AGAIN, Principal, stands_in
 from ...server.app import Server
 from ...server.dispatch import Conversation, Request, Rest, Work, converse
 from ...server.journal import SLOW
@@ -43,6 +43,8 @@ class Feed(msgspec.Struct, eq=False):
     stream: Stream
     after: int | None = None
     principal: Principal | None = None  # with whose end it ends too
+    token: str = ""
+    looked_at: float = msgspec.field(default_factory=trio.current_time)  # when the token was
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -58,11 +60,19 @@ class Feed(msgspec.Struct, eq=False):
     async def next(self) -> bytes:
         """What has to be sent next; nothing at the end."""
         left = inf if self.principal is None else self.principal.ends_in()
-        if left <= 0:
+        if left <= 0 or await self._is_over():
             return b""
         with trio.move_on_after(min(left, HEARTBEAT)):
             return await self.stream.take(self)
         return sse.COMMENT
+
+    async def _is_over(self) -> bool:
+        """Whether the token by which its principal has come is no longer valid, as far as was looked."""
+        access, now = self.service.server.access, trio.current_time()
+        if self.principal is None or access is None or now < self.looked_at + LOOK_AGAIN:
+            return False
+        self.looked_at = now
+        return not await access.still(self.token, self.principal)
 
 
 class Exchange:
@@ -278,7 +288,8 @@ class Service:
             if head.route == endpoint.MCP:
                 return self._post(head, body) if head.method == b"POST" else self._get_or_delete(head)
             if head.route == endpoint.SSE:
-                return LegacyFeed(self, Stream(), principal=head.principal, inbox=Outbox(), address=head.peer)
+                inbox, stream = Outbox(), Stream()
+                return LegacyFeed(self, stream, None, head.principal, head.token, inbox=inbox, address=head.peer)
             if head.route == endpoint.MESSAGES:
                 return post_legacy(self.legacy_feeds, head, body)
             if head.route == endpoint.METADATA:
@@ -376,7 +387,7 @@ class Service:
             raise Refused(endpoint.not_allowed(b"POST"))
         session = self._session(head)
         if head.method == b"GET":
-            return Feed(self, *session.resumed(head.headers.get(endpoint.LAST_EVENT)), head.principal)
+            return Feed(self, *session.resumed(head.headers.get(endpoint.LAST_EVENT)), head.principal, head.token)
         self.sessions.end(session)
         return Reply(204)
 
