@@ -8,6 +8,7 @@ import socket
 import subprocess
 import threading
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from test_cli import ENVIRONMENT, PATIENCE, ROOT, command, folder, here  # noqa: F401  (fixtures)
@@ -207,7 +208,8 @@ def test_progress_is_a_bar_that_is_gone_in_the_end(folder, pairs, far):  # noqa:
 
 
 def test_replays_and_measurements_have_the_same_bar(tmp_path):
-    (tmp_path / "a.jsonl").write_bytes((ROOT / "traces" / "2025-11-25" / "ping.jsonl").read_bytes())
+    trace = Path(__file__).parents[1] / "traces" / "2025-11-25" / "ping.jsonl"
+    (tmp_path / "a.jsonl").write_bytes(trace.read_bytes())
     assert "━ 6/6 replays" in at_terminal(tmp_path, "replay", "a.jsonl", "mcp_trio.demo", NO_COLOR="1")
     measured = at_terminal(tmp_path, "bench", "--seconds", "0.5", "--at-once", "1", "mcp_trio.demo", NO_COLOR="1")
     assert re.search(r"━ 1/1 seconds of measuring", measured)

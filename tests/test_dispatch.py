@@ -522,20 +522,20 @@ async def test_fifty_blocking_tools_do_not_hold_up_a_ping() -> None:
 
 
 async def test_no_more_threads_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    server, running, most = Server("x"), [], []
+    server, running, most, all_three = Server("x"), [], [], threading.Barrier(3)
     monkeypatch.setattr(threads, "MOST", 3)
 
     @server.tool
     def block() -> str:
         running.append(1)
         most.append(len(running))
-        time.sleep(0.002)
+        all_three.wait()
         running.pop()
         return "done"
 
     async with opened(server, R) as client:
-        client.send(*[call(R, id, "block") for id in range(20)])
-        assert len(await client.replies(20)) == 20
+        client.send(*[call(R, id, "block") for id in range(21)])
+        assert len(await client.replies(21)) == 21
     assert max(most) == 3
 
 
