@@ -341,10 +341,6 @@ def _explain(server: Server) -> None:
 # version
 
 
-def _version_arguments(parser: Parser) -> None:
-    """It takes none."""
-
-
 def _version(options: argparse.Namespace) -> int:
     """Print the versions, of itself and of the protocol."""
     print(f"mcp_trio {__version__} on Python {sys.version.split()[0]}, trio {trio.__version__}")
@@ -363,5 +359,5 @@ COMMANDS = {
     "token": Command(cli_access.arguments, cli_access.token, "alice --scope admin"),
     "config": Command(cli_config.arguments, cli_config.config, "server.py --into .cursor/mcp.json"),
     "completion": Command(cli_completion.arguments, cli_completion.completion, "bash"),
-    "version": Command(_version_arguments, _version, ""),
+    "version": Command(lambda parser: None, _version, ""),
 }
