@@ -51,8 +51,14 @@ if TYPE_CHECKING:
 HTTP_ENGINES = ("native", "hypercorn")
 TRANSPORTS = ("stdio", "http", "streamable-http", "sse", "ws")
 SHORT = {"transport": ["-t"], "port": ["-p"], "host": ["-H"]}
-# Flags without a value; and those that say where to serve, in our way and in the other one.
-SWITCHES = ("cors", "reload", "stdio", "log_arguments")
+# Flags without a value.
+SWITCHES = {
+    "stdio": "serve on standard input and output (the default)",
+    "log_arguments": "log what calls were given, too",
+    "cors": "let the pages of any site come: for development",
+    "reload": "offer what a changed file of the SPEC says now; the lifespan and the options of Server(...) stay",
+}
+# Flags that say where to serve, in our way and in the other one.
 PLACES, IN_WORDS = ("stdio", "http", "ws"), ("transport", "port", "host")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -166,14 +172,8 @@ def _overview() -> str:
 
 def _run_arguments(parser: Parser) -> None:
     parser.add_argument("spec", nargs="?", metavar="SPEC", help=SPEC_HELP)
-    parser.add_argument("--stdio", action="store_true", help="serve on standard input and output (the default)")
-    parser.add_argument("--log-arguments", action="store_true", help="log what calls were given, too")
-    parser.add_argument("--cors", action="store_true", help="let the pages of any site come: for development")
-    parser.add_argument(
-        "--reload",
-        action="store_true",
-        help="offer what a changed file of the SPEC says now; the lifespan and the options of Server(...) stay",
-    )
+    for name, help in SWITCHES.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", action="store_true", help=help)
     for name, (metavar, convert, help) in SETTINGS.items():
         action = "extend" if convert is listed else "store"
         flags = [*SHORT.get(name, ()), f"--{name.replace('_', '-')}"]
@@ -341,10 +341,6 @@ def _explain(server: Server) -> None:
 # version
 
 
-def _version_arguments(parser: Parser) -> None:
-    """It takes none."""
-
-
 def _version(options: argparse.Namespace) -> int:
     """Print the versions, of itself and of the protocol."""
     print(f"mcp_trio {__version__} on Python {sys.version.split()[0]}, trio {trio.__version__}")
@@ -363,5 +359,5 @@ COMMANDS = {
     "token": Command(cli_access.arguments, cli_access.token, "alice --scope admin"),
     "config": Command(cli_config.arguments, cli_config.config, "server.py --into .cursor/mcp.json"),
     "completion": Command(cli_completion.arguments, cli_completion.completion, "bash"),
-    "version": Command(_version_arguments, _version, ""),
+    "version": Command(lambda parser: None, _version, ""),
 }

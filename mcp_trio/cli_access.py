@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import secrets
 import sys
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
+from .cli_types import Parser
 from .loading import Problem
 from .server.access import Access, as_scopes
-
-if TYPE_CHECKING:
-    import argparse
-
-    from .cli_types import Parser
-    from .server.app import Server
+from .server.app import Server
 
 
 def arguments(parser: Parser) -> None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .cli_types import DEMO, PROG, SPEC_HELP, SPOKEN, client_arguments, timeout, token_of
+from .cli_types import DEMO, PROG, SPEC_HELP, SPOKEN, Parser, client_arguments, timeout, token_of
 
 if TYPE_CHECKING:
-    import argparse
-
     from .bench.report import Report
     from .bench.server import Reached
     from .bench.wires import Request
-    from .cli_types import Parser
     from .trace.format import Trace
 
 # How many at once, where nothing else is said: over HTTP so many connections, else so many on one.
@@ -49,8 +47,6 @@ def arguments(parser: Parser) -> None:
 
 
 def _numbers(text: str) -> list[int]:
-    import argparse
-
     try:
         numbers = [int(part) for part in text.split(",")]
     except ValueError:

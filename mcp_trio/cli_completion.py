@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,6 @@ from .client import is_url
 from .loading import Problem, load
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from .cli import Command
 
 SCRIPTS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -10,17 +11,12 @@ import sys
 from contextlib import redirect_stdout, suppress
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from .cli_types import DEMO, PROG, SPEC_HELP, one_of
+from .cli_types import DEMO, PROG, SPEC_HELP, Parser, one_of
 from .client import is_url
 from .loading import Problem, absolute, import_root, load
 from .protocol.model import Json
-
-if TYPE_CHECKING:
-    import argparse
-
-    from .cli_types import Parser
 
 
 class Host(NamedTuple):

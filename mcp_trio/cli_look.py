@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, redirect_stdout
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import trio
 
-from .cli_types import DEMO, PROG, SPEC_HELP, SPOKEN, at_terminal, client_arguments, token_of
+from .cli_types import DEMO, PROG, SPEC_HELP, SPOKEN, Parser, at_terminal, client_arguments, token_of
+from .client import Client
 from .loading import Problem, load
 from .protocol.model import Json
-
-if TYPE_CHECKING:
-    import argparse
-
-    from .cli_types import Parser
-    from .client import Client
 
 # An example of what `call` takes.
 CALL = "server.py add a=1 b=2"

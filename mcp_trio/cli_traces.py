@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 import os
 import signal
@@ -13,14 +14,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from .cli_types import DEMO, PROG, SPEC_HELP, address, listening, one_of, timeout
+from .cli_types import DEMO, PROG, SPEC_HELP, Parser, address, listening, one_of, timeout
 from .loading import Problem
 from .terminal import bar, in_colour
 
 if TYPE_CHECKING:
-    import argparse
-
-    from .cli_types import Parser
     from .trace.format import Trace
     from .trace.record import Recorder
 

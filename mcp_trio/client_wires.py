@@ -424,7 +424,8 @@ async def open_websocket(url: str, token: str = "") -> AsyncIterator[MemoryWire]
         with suppress(ConnectionClosed):  # which the reader sees too
             await connection.send_message(message.decode())
 
-    stream: Any = await _opened(url)  # not by the library, which leaves it open where it is rejected
+    with _in_time(url):  # not by the library, which leaves it open where it is rejected
+        stream: Any = await Connections(url).connect()
     options: Any = {"subprotocols": ["mcp"], "extra_headers": bearing(token), "max_message_size": 2**62}
     try:
         async with trio.open_nursery() as nursery:
@@ -441,11 +442,6 @@ async def open_websocket(url: str, token: str = "") -> AsyncIterator[MemoryWire]
         raise OSError(f"{url} cannot be opened: {why}") from None
     finally:
         await trio.aclose_forcefully(stream)
-
-
-async def _opened(url: str) -> trio.abc.Stream:
-    with _in_time(url):
-        return await Connections(url).connect()
 
 
 @contextmanager

@@ -51,8 +51,7 @@ def recorded(trace: Trace, revision: str) -> list[Request]:
     """The requests of a trace that were answered in it. Raises Problem."""
     sent, answered = {}, {}
     for line in trace.lines:
-        message = msgspec.json.decode(line.message) if line.message else []
-        for part in message if isinstance(message, list) else [message]:
+        for part in line.parts if line.message else ():
             if line.sender == "server" and "method" not in part:
                 answered[part.get("id")] = part
             elif line.sender == "server" and "id" in part:

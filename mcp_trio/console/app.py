@@ -31,7 +31,7 @@ from ..server.access import owner
 from ..server.app import Server
 from ..server.dispatch import converse
 from ..trace.format import NOT_THAT, parsed
-from ..transports.http.asgi import cut_off
+from ..transports.http.asgi import stopped
 from ..transports.http.endpoint import bare, is_loopback
 from ..transports.http.service import HEARTBEAT, LAST_WORDS
 from ..transports.memory import memory_pair
@@ -304,18 +304,10 @@ async def serve_console(
     console, config = Console(server, server.watch, host), Config()
     config.bind, config.graceful_timeout = [f"fd://{one.detach()}" for one in listeners], LAST_WORDS
     config.errorlog = logging.getLogger("hypercorn.error")
-
-    async def told_to_stop() -> None:
-        try:
-            await stopping.wait()
-            await console.wind_up()
-        finally:
-            if console.pages:
-                cut_off(ports)
-
+    trigger = partial(stopped, stopping, console.wind_up, console.pages, ports)
     try:
         async with trio.open_nursery() as console.nursery:
-            await console.nursery.start(partial(serve, console.app, config, shutdown_trigger=told_to_stop))
+            await console.nursery.start(partial(serve, console.app, config, shutdown_trigger=trigger))
             url = f"http://{f'[{host}]' if ':' in host else host}:{ports[0]}/?token={console.token}"
             print(f"Console: {url}", file=sys.stderr, flush=True)
             if not is_loopback(host):

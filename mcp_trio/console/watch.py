@@ -15,7 +15,7 @@ from ..protocol.model import Json
 from ..protocol.params import NO_META, ClientInfo, Meta
 from ..server.app import Server
 from ..server.dispatch import Channel, Conversation, Wire
-from ..trace.format import VERSION, Header, Sender, Trace, Transport, line, parsed
+from ..trace.format import VERSION, Header, Sender, Trace, Transport, line, parsed, revision_in
 from ..transports.http.endpoint import MCP, SESSION, Head, Headers, Reply
 from ..transports.http.service import Exchange, Feed, Service
 from ..transports.http.streams import HttpSession, Stream
@@ -100,7 +100,7 @@ class Watch:
         header = Header(
             mcp_trace=VERSION,
             title=title,
-            revision=next(filter(None, (_revision_in(passed.data) for passed in reversed(kept))), ""),
+            revision=next(filter(None, (revision_in(parsed(passed.data)) for passed in reversed(kept))), ""),
             transport=over,
             server=server,
             client=talk.client,
@@ -138,16 +138,6 @@ def client_of(data: bytes) -> str:
         return ""
     info = opening.params.client or opening.params.meta.client
     return f"{info.name} {info.version}".strip() if info else ""
-
-
-def _revision_in(data: bytes) -> str:
-    """The revision that a message agrees on or declares."""
-    match parsed(data):
-        case {"result": {"protocolVersion": str(revision)}}:
-            return revision
-        case {"params": {"_meta": {"io.modelcontextprotocol/protocolVersion": str(revision)}}}:
-            return revision
-    return ""
 
 
 def _transport(wire: Any) -> str:

@@ -155,11 +155,6 @@ class Access:
         return is_due
 
 
-def as_access(given: Access | Verify) -> Access:
-    """Access control, of which a verifier is all that is needed."""
-    return given if isinstance(given, Access) else Access(given)
-
-
 def _principal(found: object) -> Principal | None:
     if found is None or isinstance(found, Principal):
         return found

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from ..protocol.errors import ResourceNotFound
 from ..protocol.model import Icon, Implementation, Json
 from ..protocol.revisions import PROFILES, REVISIONS, Revisions
-from .access import Access, Verify, as_access
+from .access import Access, Verify
 from .journal import Journal
 from .limits import Keeper, Limits, must_be_seconds
 from .registry import Pages, Registry, in_pages_of
@@ -96,7 +96,7 @@ class Server:
         self.watch: Any = None  # what sees every message that passes, while there is a console
         secret = secret or os.environ.get("MCP_TRIO_SECRET") or secrets.token_bytes(32)
         self.secret = secret.encode() if isinstance(secret, str) else secret
-        self.access = None if access is None else as_access(access)
+        self.access = access if isinstance(access, Access | None) else Access(access)
 
     def __repr__(self) -> str:
         return f"<Server {self.info.name!r}: {len(self.tools)} tools>"

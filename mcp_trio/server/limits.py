@@ -220,6 +220,8 @@ class Keeper:
         if request.call.method != LISTENS:
             self.total += change
             request.conversation.under_way += change
+            if request.tool is None and request.conversation.lasts:  # as most are
+                return
         for place in _places(request):
             self._apart[place] = self._apart.get(place, 0) + change
             if not self._apart[place]:
@@ -249,8 +251,6 @@ def _places(request: "Request") -> Sequence[Hashable]:
     """Where a request is counted, besides in all and by its conversation."""
     if request.call.method == LISTENS:
         return LISTENS, (LISTENS, _whose(request))
-    if request.tool is None and request.conversation.lasts:  # as most are
-        return ()
     places: list[Hashable] = [] if request.conversation.lasts else [sender(request)]
     return places if request.tool is None else [*places, ("tool", request.tool)]
 

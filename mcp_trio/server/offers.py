@@ -106,8 +106,7 @@ class ServerTool(Function):
         scopes: Iterable[str] = NO_SCOPES,
         **listed: Any,
     ) -> None:
-        limits = {"timeout": timeout, "rate": rate, "max_in_flight": max_in_flight, "max_result": max_result}
-        must_be_limits("server.tool", **limits)
+        must_be_limits("server.tool", timeout=timeout, rate=rate, max_in_flight=max_in_flight, max_result=max_result)
         listed = described(model.Tool, function, **listed)
         if not _NAME.fullmatch(listed["name"]):
             raise ValueError(f"tool name {listed['name']!r}: 1 to 128 of the characters A-Z a-z 0-9 _ - . are wanted")

@@ -47,12 +47,11 @@ class token_file:
             status = os.stat(self._path)
             if stat.S_ISREG(status.st_mode) and _state(status) != self._seen:  # a pipe is read once
                 self._read()
-        except ValueError as problem:
-            log.warning("%s; the tokens known before stay", problem)
-        except OSError as problem:
+        except (OSError, ValueError) as problem:
             if self._seen is not None:
                 log.warning("%s; the tokens known before stay", problem)
-            self._seen = None
+            if isinstance(problem, OSError):  # what it says when it can be read again is not known yet
+                self._seen = None
 
     def _read(self) -> None:
         with open(self._path, "rb") as file:

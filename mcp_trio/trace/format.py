@@ -129,6 +129,16 @@ def line(t: float, sender: Sender, data: bytes | None = None, **about: Any) -> L
     return Line(t=round(t, 6), sender=sender, **about)
 
 
+def revision_in(message: Any) -> str:
+    """The revision that a message agrees on or declares; nothing where it does neither."""
+    match message:
+        case {"result": {"protocolVersion": str(revision)}}:
+            return revision
+        case {"params": {"_meta": {"io.modelcontextprotocol/protocolVersion": str(revision)}}}:
+            return revision
+    return ""
+
+
 def read(path: Path) -> Trace:
     """The trace in a file. Raises BadTrace."""
     try:

@@ -27,7 +27,7 @@ from ..serve import address
 from ..transports.http.endpoint import is_loopback
 from ..transports.outbox import GONE
 from ..transports.stdio import _Pipe, claim
-from .format import VERSION, Header, Sender, Transport, encode, line
+from .format import VERSION, Header, Sender, Transport, encode, line, revision_in
 from .taps import Connection, public, say
 
 # Looks at what one side has sent; nothing is its end.
@@ -111,11 +111,8 @@ class Recorder:
                 self.know(paced=self._answered)
             case "server", {"id": str() | int() as id} if "method" not in message:
                 self._answered |= self._asked.pop(id, "initialize") not in ("initialize", "server/discover")
-        match message:
-            case {"result": {"protocolVersion": str(revision)}}:  # what is agreed on outweighs what was declared
-                self.know(revision=revision)
-            case {"params": {"_meta": {"io.modelcontextprotocol/protocolVersion": str(revision)}}}:
-                self.know(revision=self.header.revision or revision)
+        if revision := revision_in(message):  # what is agreed on outweighs what was declared
+            self.know(revision=revision if "result" in message else self.header.revision or revision)
 
     def know(self, **more: Any) -> None:
         """Put into the header, where there is room, what has turned out of the revision, the transport or the pace."""

@@ -5,15 +5,13 @@ answers pings and closes; the frames of our messages are written here, so that t
 """
 
 import logging
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 
 from ..protocol.jsonrpc import MAX_MESSAGE
-from ..server.access import LOOK_AGAIN, Principal
+from ..server.access import LOOK_AGAIN, Access, Principal
 from ..server.app import Server
 from ..server.dispatch import converse
 from .outbox import GONE, Outbox, QueuedWire, after, let_go
@@ -148,12 +146,12 @@ async def serve_websocket(
             try:
                 async with trio.open_nursery() as conversation:
                     if connection := await _shake_hands(conversation, frames):
-                        conversation.start_soon(_read, connection, frames, conversation.cancel_scope)
-                        conversation.start_soon(_watch, connection, frames, conversation.cancel_scope)
+                        scope = conversation.cancel_scope
+                        conversation.start_soon(_read, connection, frames, scope)
+                        conversation.start_soon(_watch, connection, frames, scope)
                         conversation.start_soon(after, stopping, frames.incoming.close)
                         if principal is not None and server.access is not None:
-                            still = partial(server.access.still, token, principal)
-                            conversation.start_soon(_expire, principal, still, frames, conversation.cancel_scope)
+                            conversation.start_soon(_expire, server.access, token, principal, frames, scope)
                         await converse(server, QueuedWire(frames.incoming, frames), principal, address=address)
                     conversation.cancel_scope.cancel()
             finally:
@@ -202,13 +200,13 @@ async def _read(connection: "WebSocketConnection", frames: _Frames, conversation
 
 
 async def _expire(
-    principal: Principal, still: Callable[[], Awaitable[bool]], frames: _Frames, conversation: trio.CancelScope
+    access: Access, token: str, principal: Principal, frames: _Frames, conversation: trio.CancelScope
 ) -> None:
     """End the conversation with a client that came by a token when that is no longer valid."""
     is_valid = True
     while is_valid:
         await trio.sleep(max(0, min(principal.ends_in(), LOOK_AGAIN)))
-        is_valid = await still()
+        is_valid = await access.still(token, principal)
     frames.close_code = NOT_ALLOWED
     conversation.cancel()
 

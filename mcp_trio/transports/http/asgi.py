@@ -6,6 +6,7 @@ A WebSocket's handshake is refused.
 import gc
 import logging
 import socket
+from collections.abc import Awaitable, Callable, Sized
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -185,27 +186,26 @@ async def serve_hypercorn(
     config.certfile, config.keyfile = options.pop("tls", None) or (None, None)
     application = server.asgi(**options)
     config.errorlog = logging.getLogger("hypercorn.error")
-
-    async def told_to_stop() -> None:
-        try:
-            await stopping.wait()
-            await application.service.wind_up(application.requests)  # hypercorn would cut off idle streams only
-        finally:
-            if application.requests:
-                cut_off(ports)
-
+    wind_up = partial(application.service.wind_up, application.requests)  # hypercorn would cut off idle streams only
+    trigger = partial(stopped, stopping, wind_up, application.requests, ports)
     async with trio.open_nursery() as nursery:
-        urls = await nursery.start(partial(serve, application, config, shutdown_trigger=told_to_stop))
+        urls = await nursery.start(partial(serve, application, config, shutdown_trigger=trigger))
         ports += [int(url.rpartition(":")[2]) for url in urls]
         task_status.started([(host, number) for number in ports])
 
 
-def cut_off(ports: list[int]) -> None:
-    """End the connections that were accepted there.
+async def stopped(
+    stopping: trio.Event, wind_up: Callable[[], Awaitable[None]], guests: Sized, ports: list[int]
+) -> None:
+    """Wait for the end, and wind up; while guests are there still, end the connections that were accepted there.
 
     hypercorn's writes to a client that does not read cannot be cancelled, and nothing else leads to its sockets.
     """
-    for stream in gc.get_objects():
-        with suppress(OSError):
-            if type(stream) is trio.SocketStream and stream.socket.getsockname()[1] in ports:
-                stream.socket.shutdown(socket.SHUT_RDWR)
+    try:
+        await stopping.wait()
+        await wind_up()
+    finally:
+        for stream in gc.get_objects() if guests else ():
+            with suppress(OSError):
+                if type(stream) is trio.SocketStream and stream.socket.getsockname()[1] in ports:
+                    stream.socket.shutdown(socket.SHUT_RDWR)
