@@ -5,7 +5,6 @@ answers pings and closes; the frames of our messages are written here, so that t
 """
 
 import logging
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from ..protocol.jsonrpc import MAX_MESSAGE
-from ..server.access import LOOK_AGAIN, Principal
+from ..server.access import Principal
 from ..server.app import Server
 from ..server.dispatch import converse
 from .outbox import GONE, Outbox, QueuedWire, after, let_go
@@ -105,6 +104,11 @@ class _Frames(trio.abc.Stream):
         self.close_code = code
         self.incoming.close()
 
+    def give_up(self, conversation: trio.CancelScope, code: int) -> None:
+        """End the conversation at once, for this reason."""
+        self.close_code = code
+        conversation.cancel()
+
     def close(self) -> None:
         """Say why it ends, unless that was said; what is queued has little time left."""
         if self.accepted.is_set():
@@ -152,8 +156,8 @@ async def serve_websocket(
                         conversation.start_soon(_watch, connection, frames, conversation.cancel_scope)
                         conversation.start_soon(after, stopping, frames.incoming.close)
                         if principal is not None and server.access is not None:
-                            still = partial(server.access.still, token, principal)
-                            conversation.start_soon(_expire, principal, still, frames, conversation.cancel_scope)
+                            withdrawn = partial(frames.give_up, conversation.cancel_scope, NOT_ALLOWED)
+                            conversation.start_soon(server.access.outlast, token, principal, withdrawn)
                         await converse(server, QueuedWire(frames.incoming, frames), principal, address=address)
                     conversation.cancel_scope.cancel()
             finally:
@@ -201,18 +205,6 @@ async def _read(connection: "WebSocketConnection", frames: _Frames, conversation
     conversation.cancel()
 
 
-async def _expire(
-    principal: Principal, still: Callable[[], Awaitable[bool]], frames: _Frames, conversation: trio.CancelScope
-) -> None:
-    """End the conversation with a client that came by a token when that is no longer valid."""
-    is_valid = True
-    while is_valid:
-        await trio.sleep(max(0, min(principal.ends_in(), LOOK_AGAIN)))
-        is_valid = await still()
-    frames.close_code = NOT_ALLOWED
-    conversation.cancel()
-
-
 async def _watch(connection: "WebSocketConnection", frames: _Frames, conversation: trio.CancelScope) -> None:
     """End the conversation with a client that shows no sign of life."""
     while True:
@@ -221,5 +213,4 @@ async def _watch(connection: "WebSocketConnection", frames: _Frames, conversatio
         with trio.move_on_after(PONG_WITHIN):
             await connection.ping()
         if frames.signs_of_life == signs:
-            frames.close_code = NO_PONG
-            conversation.cancel()
+            frames.give_up(conversation, NO_PONG)
