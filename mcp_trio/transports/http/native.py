@@ -165,7 +165,7 @@ class Connection:
             nursery.start_soon(self._watch, nursery.cancel_scope)
             try:
                 await self._respond(answer, parsed)
-            except LOST:
+            except* LOST:  # a stream may have a nursery of its own
                 self._open = False
             nursery.cancel_scope.cancel()
         if not self._open and isinstance(answer, Exchange):
