@@ -41,7 +41,6 @@ from mcp_trio.client_wires import bearing
 from mcp_trio.server import access
 from mcp_trio.server.dispatch import converse
 from mcp_trio.testing import connect
-from mcp_trio.transports import websocket
 from mcp_trio.transports.http import service
 from mcp_trio.transports.memory import memory_pair
 
@@ -196,7 +195,9 @@ async def test_pages_can_read_the_refusal_and_preflights_need_no_token(host: str
             refused = await there.by(token).modern("tools/list", **page)
             assert refused.status == 401
             assert refused.headers["access-control-allow-origin"] == page["Origin"]
-            assert "WWW-Authenticate" in refused.headers["access-control-expose-headers"]
+            assert {"WWW-Authenticate", "Retry-After"} <= {
+                *refused.headers["access-control-expose-headers"].split(", ")
+            }
         preflight = {**page, "Access-Control-Request-Method": "POST"}
         assert (await there.send("OPTIONS", "/mcp", preflight)).status == 204
         assert (await there.send("OPTIONS", METADATA, preflight)).status == 204
@@ -468,7 +469,7 @@ async def test_who_stays_connected_is_let_go_when_the_token_is_withdrawn(
     then: Principal | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = {"token": Principal("a", {"admin"})}
-    monkeypatch.setattr(websocket, "LOOK_AGAIN", 0.1)
+    monkeypatch.setattr(access, "LOOK_AGAIN", 0.1)
     monkeypatch.setattr(service, "LOOK_AGAIN", 0.1)
     monkeypatch.setattr(service, "HEARTBEAT", 0.05)
 
@@ -482,12 +483,21 @@ async def test_who_stays_connected_is_let_go_when_the_token_is_withdrawn(
             session = await there.open_session()
             await news.send(request("GET", "/mcp", {"Accept": "text/event-stream", **session, **there.own}))
             await legacy.send(request("GET", "/sse", {"Accept": "text/event-stream", **there.own}))
-            async with there.websocket() as connection:
+            async with there.websocket() as connection, trio.open_nursery() as nursery:
+                ended = trio.Event()
+
+                @nursery.start_soon
+                async def listened() -> None:
+                    listening = message("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+                    assert len((await post_modern(there, listening)).messages) == 1
+                    ended.set()
+
                 with trio.move_on_after(0.3):
                     await connection.get_message()
                 known["token"] = Principal("unknown")  # as long as nobody can tell, nobody is let go
                 with trio.move_on_after(0.3):
                     await connection.get_message()
+                assert not ended.is_set()
                 known["token"] = then
                 with pytest.raises(ConnectionClosed) as closed:
                     await connection.get_message()

@@ -7,6 +7,7 @@ import io
 import json
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Callable
@@ -345,6 +346,28 @@ async def test_an_issuer_that_does_not_answer_is_given_up(monkeypatch: pytest.Mo
         verify = checks(jwks=f"http://127.0.0.1:{listener.socket.getsockname()[1]}/")
         with trio.fail_after(3), pytest.raises(jwts.Unreachable):
             await verify(token(kid="one"))
+
+
+async def test_an_issuer_that_never_ends_its_answer_holds_few_threads(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    begun, let_go = [], threading.Event()
+
+    def dripping(url: str) -> bytes:
+        begun.append(url)
+        let_go.wait(5)
+        return b""
+
+    monkeypatch.setattr(jwts, "_fetched", dripping)
+    verify = checks(jwks="https://id.example/keys")
+    try:
+        for _ in range(20):
+            with pytest.raises(jwts.Unreachable):
+                await verify(token(kid="one"))
+            await trio.sleep(jwts.AGAIN)
+        assert await trio.to_thread.run_sync(len, begun) == 4  # there are threads left for others
+    finally:
+        let_go.set()
 
 
 async def test_without_keys_nobody_comes_in_and_it_is_503() -> None:

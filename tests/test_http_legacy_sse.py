@@ -1,8 +1,11 @@
 """HTTP+SSE, the transport of the first revisions."""
 
 import json
+import socket
+import struct
 
 import pytest
+import trio
 from http_wire import HEADERS, Signals, Site, Wire, make_server, message, request, site
 from oracle import Oracle, needs_spec
 
@@ -50,6 +53,31 @@ async def test_bad_messages_are_answered_on_the_stream() -> None:
         parser, path = await opened(wire, "2024-11-05")
         assert (await there.send("POST", path, HEADERS, b"{")).status == 202
         assert json.loads((await wire.event(parser)).data)["error"]["code"] == -32700
+
+
+async def test_who_is_gone_while_a_stream_is_written_to_is_no_line_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server, streams = make_server(), list[trio.SocketStream]()
+
+    @server.tool
+    async def drop() -> str:
+        streams[-1].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        streams[-1].socket.close()
+        return "x" * 1000
+
+    async with site(server) as there:
+        for _ in range(20):  # whether the end is seen before is chance
+            async with there.wire() as wire:
+                assert isinstance(wire.stream, trio.SocketStream)
+                streams.append(wire.stream)
+                parser, path = await opened(wire, "2024-11-05")
+                await post(there, path, message("initialize", {**OPENING, "protocolVersion": "2024-11-05"}, 1))
+                await wire.event(parser)
+                await post(there, path, message("tools/call", {"name": "drop", "arguments": {}}, 2))
+        while b"mcp_streams 0" not in (await there.send("GET", "/metrics")).body:
+            pass
+    assert caplog.records == []
 
 
 async def test_a_stream_that_is_not_there_is_not_found() -> None:

@@ -100,6 +100,7 @@ def test_cleaning_takes_time_by_the_length_alone(text: str) -> None:
 
 def test_what_a_log_shows_stays_on_its_line() -> None:
     assert visible("a\r\nb\x1b[31m\x9b\u2028\ud800") == r"a\r\nb\x1b[31m\x9b\u2028\ud800"
+    assert visible("refused: \u202eeci\u202c\u2066l\u2069a") == r"refused: \u202eeci\u202c\u2066l\u2069a"
     assert visible("plain \t text") == r"plain \t text"
     assert visible("naïve") == "naïve"
 

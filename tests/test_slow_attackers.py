@@ -15,7 +15,7 @@ from statistics import median
 
 import pytest
 import trio
-from http_wire import MODERN, Signals, make_server, message, modern_headers, request, site
+from http_wire import MODERN, Signals, Wire, make_server, message, modern_headers, request, site, site_on
 
 from mcp_trio.transports.http import native
 
@@ -166,6 +166,33 @@ async def test_where_all_are_busy_a_new_one_waits(monkeypatch: pytest.MonkeyPatc
             assert (await late.response()).status == 200
             for wire in wires:
                 assert (await wire.response()).status == 200
+
+
+@pytest.mark.parametrize("path", ["/sse", "/mcp"])
+async def test_who_has_the_most_streams_takes_no_place_from_others(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "MOST_CONNECTIONS", 8)
+    monkeypatch.setattr(native, "ROOM", 2)
+    signals = Signals()
+    waiting = message("tools/call", {"name": "wait", "_meta": MODERN})
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    upgrade["Sec-WebSocket-Key"] = "MDEyMzQ1Njc4OWFiY2RlZg=="
+    async with site_on("native", make_server(signals)) as there, AsyncExitStack() as stack:
+        other = await trio.open_tcp_stream("127.0.0.1", there.port, local_address="127.0.0.2")
+        honest, busy, *hogs = [Wire(other), *[await stack.enter_async_context(there.wire()) for _ in range(7)]]
+        await stack.enter_async_context(other)
+        await honest.send(request("GET", "/sse", {"Accept": "text/event-stream"}))
+        assert (await honest.head()).status == 200
+        await busy.send(request("POST", "/mcp", modern_headers(waiting), json.dumps(waiting).encode()))
+        await signals.begun.wait()
+        for hog in hogs:
+            await hog.send(request("GET", path, upgrade if path == "/mcp" else {"Accept": "text/event-stream"}))
+            assert (await hog.head()).status == (101 if path == "/mcp" else 200)
+        assert (await there.send("GET", "/healthz")).status == 200
+        await hogs[0].to_end()
+        signals.go.set()
+        assert (await busy.response()).status == 200
+        assert b"/messages" in await honest.chunk()
+        assert b"mcp_streams 1" in (await there.send("GET", "/metrics")).body or path == "/sse"
 
 
 @pytest.mark.slow

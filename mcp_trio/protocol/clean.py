@@ -18,7 +18,7 @@ _UNWANTED_ASCII = [character for character in _UNWANTED if character.isascii()]
 _find_unwanted = re.compile(f"[{''.join(_UNWANTED)}]").search
 # Characters up to which it is quicker to look at each than to look for each that is unwanted.
 SHORT = 1000
-_HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def clean(text: str) -> str:
@@ -34,5 +34,5 @@ def clean(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """A text on one line, each control character in it written out: nobody can make up a line of a log by it."""
+    """A text on one line, what controls or reorders it written out: nobody can make up a line of a log by it."""
     return text if text.isprintable() else _HIDDEN.sub(lambda found: ascii(found[0])[1:-1], text)

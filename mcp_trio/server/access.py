@@ -132,6 +132,14 @@ class Access:
         except Denied as denied:
             return denied.status == 503
 
+    async def outlast(self, token: str, principal: Principal, act: Callable[[], None]) -> None:
+        """Wait until a token stands for a principal no more, then do this."""
+        is_valid = True
+        while is_valid:
+            await trio.sleep(max(0, min(principal.ends_in(), LOOK_AGAIN)))
+            is_valid = await self.still(token, principal)
+        act()
+
     async def _verified(self, token: str) -> Principal | None:
         """What the verifier says; where it says nothing in time, or fails, nobody comes in."""
         try:

@@ -120,6 +120,7 @@ class KeySet:
         self._keys: dict[Any, PyJWK] = {}
         self._old_at, self._fetch_at = inf, inf
         self._fetching = trio.Lock()
+        self._threads = trio.CapacityLimiter(4)  # one that was given up may go on as long as its issuer likes
         if isinstance(source, Mapping):
             self._keys = _keys(source)
         elif isinstance(source, str) and "://" in source:
@@ -148,7 +149,7 @@ class KeySet:
         self._fetch_at = trio.current_time() + (FETCH_EVERY if self._keys else AGAIN)
         try:
             with trio.fail_after(FETCH_WITHIN):
-                data = await trio.to_thread.run_sync(_fetched, self._url, abandon_on_cancel=True)
+                data = await trio.to_thread.run_sync(_fetched, self._url, abandon_on_cancel=True, limiter=self._threads)
             self._keys = _decoded(data, self._url)
         except (OSError, HTTPException, ValueError, trio.TooSlowError) as problem:
             log.warning("the keys at %s could not be had: %s", self._url, str(problem) or "it took too long")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from ..protocol.jsonrpc import MAX_MESSAGE
-from ..server.access import LOOK_AGAIN, Access, Principal
+from ..server.access import Principal
 from ..server.app import Server
 from ..server.dispatch import converse
 from .outbox import GONE, Outbox, QueuedWire, after, let_go
@@ -103,6 +103,11 @@ class _Frames(trio.abc.Stream):
         self.close_code = code
         self.incoming.close()
 
+    def give_up(self, conversation: trio.CancelScope, code: int) -> None:
+        """End the conversation at once, for this reason."""
+        self.close_code = code
+        conversation.cancel()
+
     def close(self) -> None:
         """Say why it ends, unless that was said; what is queued has little time left."""
         if self.accepted.is_set():
@@ -151,7 +156,8 @@ async def serve_websocket(
                         conversation.start_soon(_watch, connection, frames, scope)
                         conversation.start_soon(after, stopping, frames.incoming.close)
                         if principal is not None and server.access is not None:
-                            conversation.start_soon(_expire, server.access, token, principal, frames, scope)
+                            withdrawn = partial(frames.give_up, scope, NOT_ALLOWED)
+                            conversation.start_soon(server.access.outlast, token, principal, withdrawn)
                         await converse(server, QueuedWire(frames.incoming, frames), principal, address=address)
                     conversation.cancel_scope.cancel()
             finally:
@@ -199,18 +205,6 @@ async def _read(connection: "WebSocketConnection", frames: _Frames, conversation
     conversation.cancel()
 
 
-async def _expire(
-    access: Access, token: str, principal: Principal, frames: _Frames, conversation: trio.CancelScope
-) -> None:
-    """End the conversation with a client that came by a token when that is no longer valid."""
-    is_valid = True
-    while is_valid:
-        await trio.sleep(max(0, min(principal.ends_in(), LOOK_AGAIN)))
-        is_valid = await access.still(token, principal)
-    frames.close_code = NOT_ALLOWED
-    conversation.cancel()
-
-
 async def _watch(connection: "WebSocketConnection", frames: _Frames, conversation: trio.CancelScope) -> None:
     """End the conversation with a client that shows no sign of life."""
     while True:
@@ -219,5 +213,4 @@ async def _watch(connection: "WebSocketConnection", frames: _Frames, conversatio
         with trio.move_on_after(PONG_WITHIN):
             await connection.ping()
         if frames.signs_of_life == signs:
-            frames.close_code = NO_PONG
-            conversation.cancel()
+            frames.give_up(conversation, NO_PONG)

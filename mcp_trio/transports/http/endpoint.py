@@ -144,7 +144,7 @@ class Guard:
             return ()
         return (
             (b"Access-Control-Allow-Origin", origin),
-            (b"Access-Control-Expose-Headers", b"Mcp-Session-Id, WWW-Authenticate"),
+            (b"Access-Control-Expose-Headers", b"Mcp-Session-Id, WWW-Authenticate, Retry-After"),
             (b"Vary", b"Origin"),
         )
 

@@ -3,6 +3,7 @@
 import errno
 import logging
 import ssl
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
 from email.utils import formatdate
@@ -55,12 +56,14 @@ class Connection:
     def __init__(self, host: "Host", accepted: socket, peer: str, tls: ssl.SSLContext | None) -> None:
         self.since = trio.current_time()  # what it waits for, it has waited for since then
         self.due = self.since + PATIENCE[HEAD]  # when it has taken too long
+        self.peer = network(peer)
+        self.listens = False  # to a stream that no request ends, or by a WebSocket
         self._host = host
         self._socket = accepted
         self._tcp = trio.SocketStream(trio.socket.from_stdlib_socket(accepted))
         self._tls = trio.SSLStream(self._tcp, tls, server_side=True, https_compatible=True) if tls else None
         local, scheme = accepted.getsockname()[0], "https" if tls else "http"
-        self._parser = RequestParser(host.service.admit, local, network(peer), scheme)
+        self._parser = RequestParser(host.service.admit, local, self.peer, scheme)
         self._out: list[bytes] = []
         self._open = True  # whether there will be another request
         self._backlog = bytearray()
@@ -122,7 +125,9 @@ class Connection:
                 if isinstance(answer, Exchange):
                     # At once: this task must wait for nothing before what the request waits for.
                     return answer, parsed
+                self.listens = True
                 await self._attend(answer, parsed)
+                self.listens = False
             if parser.expects and parser.stage is BODY:
                 parser.expects = False
                 self._out.append(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -165,7 +170,7 @@ class Connection:
             nursery.start_soon(self._watch, nursery.cancel_scope)
             try:
                 await self._respond(answer, parsed)
-            except LOST:
+            except* LOST:  # a stream may have a nursery of its own
                 self._open = False
             nursery.cancel_scope.cancel()
         if not self._open and isinstance(answer, Exchange):
@@ -200,7 +205,7 @@ class Connection:
             self._put(refusal(400, "Upgrade: no WebSocket is served here"), parsed)
             return
         await self._flush()
-        self._open, self.due = False, inf
+        self._open, self.due, self.listens = False, inf, True
         head = parsed.encoded() + self._parser.rest
         stream = self._tls or self._tcp
         await take(stream, head, principal=parsed.principal, token=parsed.token, address=parsed.peer)
@@ -281,9 +286,15 @@ class Host(Struct, eq=False):
                     self.nursery.start_soon(connection.run)
 
     async def make_room(self, most: int) -> None:
-        """End so many connections on which nothing is done but to wait for the client, and give them a moment."""
-        waiting = sorted((one for one in self.connections if one.due != inf), key=lambda one: one.since)
-        for connection in waiting[:most]:
+        """End so many connections on which nothing is done but to wait for the client, and give them a moment.
+
+        Where there is none, those end that listen, of the address that has the most of them.
+        """
+        ending = [one for one in self.connections if one.due != inf]
+        if not ending and (listening := [one for one in self.connections if one.listens]):
+            ((most_have, _),) = Counter(one.peer for one in listening).most_common(1)
+            ending = [one for one in listening if one.peer == most_have]
+        for connection in sorted(ending, key=lambda one: one.since)[:most]:
             connection.wake()
         await trio.sleep(0.01)
 

@@ -20,6 +20,7 @@ from ...server.access import LOOK_AGAIN, Principal, stands_in
 from ...server.app import Server
 from ...server.dispatch import Conversation, Request, Rest, Work, converse
 from ...server.journal import SLOW
+from ...server.limits import LISTENS
 from ...server.offers import ServerTool
 from ..outbox import Outbox, QueuedWire
 from . import bearer, endpoint, sse
@@ -85,6 +86,7 @@ class Exchange:
 
     # What most exchanges, which never wait, have no need of
     scope: trio.CancelScope | None = None
+    token = ""
     _stream: Stream | None = None
     _reply: Reply | None = None
     _request: Request | None = None  # None: a batch
@@ -132,13 +134,24 @@ class Exchange:
             return
         self.scope = scope
         message = None
-        if (request := self._request) and request.principal and request.call.method == "subscriptions/listen":
-            scope.deadline = trio.current_time() + request.principal.ends_in()
+        going_on: Rest = self._conversation.carry_on(self._request, self._rest, scope)
+        if (request := self._request) and request.principal and request.call.method == LISTENS:
+            going_on = self._outlasted(going_on, request.principal, scope)
         try:
-            message = await self._conversation.carry_on(self._request, self._rest, scope)
+            message = await going_on
         finally:
             self._end(message)
             self._service.running.discard(self)
+
+    async def _outlasted(self, going_on: Rest, principal: Principal, scope: trio.CancelScope) -> bytes | None:
+        """Go on for as long as the token is valid by which the principal has come."""
+        access: Any = self._service.server.access
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(access.outlast, self.token, principal, scope.cancel)
+            try:
+                return await going_on
+            finally:
+                nursery.cancel_scope.cancel()
 
     async def response(self) -> Reply | Feed:
         """The response, as soon as it is known of which kind it is."""
@@ -350,6 +363,8 @@ class Service:
             self._session(head)  # says that there is none
         if type(event) is Call or (isinstance(event, Batch) and event.asks):
             exchange = self.exchange(self, conversation, head.headers)
+            if head.token:
+                exchange.token = head.token
             return exchange.begin(event) or exchange
         if isinstance(event, Answer) and revision and not revision.opens:
             raise Refused(refusal(400, "Responses are not taken here: this revision's server asks by its results"))
