@@ -137,6 +137,8 @@ def _put(file: Path, key: str, name: str, entry: Json, *, force: bool) -> str:
 def _text(path: Path) -> str:
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         raise Problem(f"{path} is a pipe or a device, not a file")  # which would be waited for, and replaced
+    if os.path.exists(path) and not os.access(path, os.W_OK):
+        raise Problem(f"{path} is read-only, and is left as it is")
     try:
         return path.read_bytes().decode("utf-8")
     except FileNotFoundError:
