@@ -9,6 +9,7 @@ import argparse
 import inspect
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -78,12 +79,12 @@ class Command(NamedTuple):
 
 def main(given: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit code."""
+    sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")  # closed: nobody wants to read
     try:
         try:
             return _main(list(sys.argv[1:] if given is None else given))
         finally:
-            if sys.stdout is not None:
-                sys.stdout.flush()  # while what comes of it can be told
+            sys.stdout.flush()  # while what comes of it can be told
     except BrokenPipeError:  # whoever reads has had enough, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
@@ -138,7 +139,7 @@ def _failed(error: BaseException) -> int | None:
     if None in lines:
         return None
     for line in dict.fromkeys(lines):
-        print(f"{PROG}: {line}", file=sys.stderr)
+        print(f"{PROG}:", re.sub(r"\[Errno \d+\] ", "", line or ""), file=sys.stderr)
     return 2
 
 
@@ -159,7 +160,7 @@ def _line(error: BaseException) -> str | None:
 
 
 def _overview() -> str:
-    lines = "".join(f"  {name:<10}{command.summary}\n" for name, command in COMMANDS.items())
+    lines = "".join(f"  {name:<12}{command.summary}\n" for name, command in COMMANDS.items())
     return (
         f"usage: {PROG} [COMMAND] [...]   ({PROG} COMMAND --help says more)\n\n"
         f"Serves, shows and calls MCP servers. Without a command it is `run`.\n\n{lines}\n"

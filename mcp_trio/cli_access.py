@@ -21,7 +21,7 @@ def arguments(parser: Parser) -> None:
 
 
 def token(options: argparse.Namespace) -> int:
-    """Make a token for a principal: on stdout; its line for the file that --token-file names: on stderr."""
+    """Make a token, and on stderr its line for the file of --token-file."""
     if not re.fullmatch(r"[^\s#]+", options.name):
         raise Problem(f"token: {options.name!r} is no name: one word without # is wanted")
     try:

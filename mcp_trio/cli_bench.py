@@ -73,12 +73,12 @@ def bench(options: argparse.Namespace) -> int:
 
     with bar() as tell:
         report = _measured(options, numbers, advance)
-    if options.svg:
-        _draw(report, options.svg)
     if options.json:
         print(as_json(report))
     else:
         _print(report)
+    if options.svg:  # last: what was measured is not lost where it cannot be drawn
+        _draw(report, options.svg)
     return 1 if any(run.errors for run in report.runs) else 0
 
 

@@ -48,9 +48,7 @@ def arguments(parser: Parser) -> None:
         type=one_of(HOSTS),
         help=f"{', '.join(HOSTS)} (what FILE is called as, else {DEFAULT})",
     )
-    parser.add_argument(
-        "--into", metavar="FILE", type=Path, help="put it into the host's file, with a backup beside it"
-    )
+    parser.add_argument("--into", metavar="FILE", type=Path, help="put it into the host's file, with a backup")
     parser.add_argument("--name", metavar="NAME", help="what the host calls it (what the server calls itself)")
     parser.add_argument("--http", metavar="URL", help="the host is to reach it there, rather than to start it")
     parser.add_argument("--force", action="store_true", help="replace an entry of the same name that says otherwise")
@@ -133,6 +131,10 @@ def _put(file: Path, key: str, name: str, entry: Json, *, force: bool) -> str:
 
 
 def _text(path: Path) -> str:
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise Problem(f"{path} is a pipe or a device, not a file")  # which would be waited for, and replaced
+    if os.path.exists(path) and not os.access(path, os.W_OK):
+        raise Problem(f"{path} is read-only, and is left as it is")
     try:
         return path.read_bytes().decode("utf-8")
     except FileNotFoundError:
@@ -154,9 +156,7 @@ def _parsed(text: str, file: Path) -> Json:
     except (ValueError, RecursionError) as error:
         comments = re.search(r"(^|[\s,{\[])//|/\*|,\s*[}\]]", text)
         why = "its comments and trailing commas would be lost" if comments else f"it is no JSON ({error})"
-        raise Problem(
-            f"{file} is left as it is: {why}; without --into the entry is printed, to be put in by hand"
-        ) from None
+        raise Problem(f"{file} is left as it is: {why}; without --into it is printed, to be put in by hand") from None
     if not isinstance(config, dict):
         raise Problem(f"{file} is left as it is: it holds no JSON object")
     return config

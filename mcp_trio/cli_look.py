@@ -41,7 +41,7 @@ async def _client(spec: str | None, options: argparse.Namespace, **about: Any) -
 
 def inspect_arguments(parser: Parser) -> None:
     """What inspect takes."""
-    parser.usage = f"{PROG} inspect [--json] [--revision DATE] [--token TOKEN] [SPEC | URL | -- COMMAND...]"
+    parser.usage = f"{PROG} inspect [OPTION...] [SPEC | URL | -- COMMAND...]"
     parser.add_argument("spec", nargs="?", metavar="SPEC", help=SPEC_HELP)
     parser.add_argument("--json", action="store_true", help="print it as the wire has it")
     client_arguments(parser)
@@ -80,8 +80,8 @@ async def _listed(list_all: Callable[[], Any]) -> list[Json]:
 def call_arguments(parser: Parser) -> None:
     """What call takes."""
     parser.usage = (
-        f"{PROG} call [--json OBJECT] [--revision DATE] [--token TOKEN] SPEC|URL TOOL [KEY=VALUE...]\n"
-        f"       {PROG} call [--json OBJECT] [--revision DATE] [--token TOKEN] TOOL [KEY=VALUE...] -- COMMAND..."
+        f"{PROG} call [OPTION...] SPEC|URL TOOL [KEY=VALUE...]\n"
+        f"       {PROG} call [OPTION...] TOOL [KEY=VALUE...] -- COMMAND..."
     )
     parser.add_argument(
         "words",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .trace.record import Recorder
 
 TRANSPORTS = ("stdio", "http", "sse", "ws")
+ENDS = b'"ends":true}'  # a line of a trace on which no message is
 
 
 # replay
@@ -145,7 +146,7 @@ def record_arguments(parser: Parser) -> None:
 
 
 def record(options: argparse.Namespace) -> int:
-    """Stand between a client and a server, and write a trace of what passes.
+    """Write a trace of what passes between a client and a server.
 
     The exit code is the server's.
     """
@@ -176,8 +177,8 @@ def record(options: argparse.Namespace) -> int:
     except (OSError, ValueError) as error:
         raise Problem(f"nothing can be recorded: {error}") from None
     finally:
-        if path and path.exists() and path.read_bytes().count(b"\n") <= 1:  # nothing but its header
-            path.unlink()
+        if path and path.exists() and all(line.endswith(ENDS) for line in path.read_bytes().splitlines()[1:]):
+            path.unlink()  # nobody has said anything
 
 
 async def _record_network(url: str, spec: str, listen: str, recorder: Recorder) -> None:

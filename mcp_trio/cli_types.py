@@ -146,7 +146,7 @@ def must_be_a_pair(certificate: str, key: str) -> None:
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
     except OSError as error:
         missing = next((file for file in (certificate, key) if not os.path.isfile(file)), None)
-        why = f"there is no file {missing}" if missing else f"as they are no certificate and its key ({error})"
+        why = f"there is no file {missing}" if missing else f"they are no certificate and its key ({error})"
         raise Problem(f"--tls-cert {certificate} and --tls-key {key} cannot be used: {why}") from None
 
 
@@ -167,7 +167,7 @@ def listening(*places: str) -> Iterator[None]:
         for leaf in leaves(error):
             why = "names no host that is known" if isinstance(leaf, socket.gaierror) else None
             if isinstance(leaf, OSError) and not leaf.__notes__ and (why := why or WHY_NOT.get(leaf.errno or 0)):
-                raise Problem(f"{' or '.join(places)} {why}") from None
+                raise Problem(f"{' or '.join(dict.fromkeys(places))} {why}") from None
         raise
 
 

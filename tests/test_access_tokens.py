@@ -165,7 +165,7 @@ def test_the_flag_ends_with_one_line_where_the_file_cannot_be_used(
     path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main(["run", "--http", "0", "--token-file", str(path)]) == 2
-    assert capfd.readouterr().err == f"mcp-trio: --token-file: [Errno 2] No such file or directory: '{path}'\n"
+    assert capfd.readouterr().err == f"mcp-trio: --token-file: No such file or directory: '{path}'\n"
     monkeypatch.setenv("MCP_TRIO_TOKEN_FILE", str(written(path, "nonsense")))
     assert main(["run", "--http", "0"]) == 2
     wanted = f"mcp-trio: --token-file: {path}, line 1: NAME SHA256-HEX [SCOPE,SCOPE] is wanted\n"

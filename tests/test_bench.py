@@ -198,6 +198,13 @@ def test_a_chart(folder: Path) -> None:
     assert all(text in drawn for text in ("small 1: add a=1 b=2", "5 at once", "a second"))
 
 
+@pytest.mark.slow
+def test_where_no_chart_can_be_written_the_figures_are_told(folder: Path) -> None:
+    done = run("--at-once", "1", "--seconds", "0.1", "--svg", "no/such/chart.svg", "server.py")
+    assert (done.returncode, "calls/s" in done.stdout) == (2, True)
+    assert done.stderr == "mcp-trio: No such file or directory: 'no/such/chart.svg'\n"
+
+
 def test_a_chart_says_what_it_wants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mcp_trio.bench.report import chart
 

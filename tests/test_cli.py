@@ -451,6 +451,20 @@ def test_closed_standard_input_is_told_in_one_line(folder):
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
 
 
+@pytest.mark.parametrize("words", [["inspect", "server.py"], ["config", "server.py"], ["version"]], ids=" ".join)
+def test_closed_standard_output_is_no_mistake(folder, words):
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *command(*words)]
+    done = subprocess.run(closed, cwd=folder, env=ENVIRONMENT, capture_output=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, done.stdout, b"mcp-trio" in done.stderr) == (0, b"", False)
+
+
+@pytest.mark.parametrize("words", [[], *([name] for name in cli.COMMANDS)], ids=str)
+def test_help_fits_a_terminal_of_80_letters(here, monkeypatch, words):
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = here(*words, "--help")
+    assert [line for line in out.splitlines() if len(line) > 80 or re.match(r"  [a-z]+[A-Z]", line)] == []
+
+
 # inspect and call
 
 

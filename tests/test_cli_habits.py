@@ -242,7 +242,7 @@ MISTAKES = {
     "no certificate": ("run server.py --http 0 --tls-cert a --tls-key b", "cannot be used: there is no file a"),
     "a bad certificate": (
         "run server.py --http 0 --tls-cert server.py --tls-key server.py",
-        "--tls-cert server.py and --tls-key server.py cannot be used: as they are no certificate and its key",
+        "--tls-cert server.py and --tls-key server.py cannot be used: they are no certificate and its key",
     ),
     "no such port": (
         "inspect http://127.0.0.1:99999/mcp",

@@ -199,7 +199,7 @@ def test_what_cannot_be_run_is_exit_code_2_and_says_why(recorded, capsys, words,
         (["-o", "new.jsonl", "http://127.0.0.1:1/mcp"], "--listen [HOST:]PORT is wanted"),
         (["-o", "new.jsonl", "--listen", "0", "--", "cat"], "--listen is out of place"),
         (["-o", "new.jsonl", "--", "./nowhere"], "nothing can be recorded: "),
-        (["-o", "no/such/folder/new.jsonl", "server.py"], "nothing can be recorded: "),
+        (["-o", "no/such/folder/new.jsonl", "server.py"], "recorded: No such file or directory: 'no/such"),
     ],
 )
 def test_what_cannot_be_recorded_is_exit_code_2_and_leaves_nothing(folder, words, problem):
@@ -207,6 +207,12 @@ def test_what_cannot_be_recorded_is_exit_code_2_and_leaves_nothing(folder, words
     assert problem in done.stderr.decode()
     assert done.stderr.count(b"\n") == 1
     assert done.returncode == 2
+    assert not Path("new.jsonl").exists()
+
+
+@pytest.mark.parametrize("server", [["nothing.py"], ["--", sys.executable, "-c", ""]], ids=["no file", "no words"])
+def test_where_nothing_was_said_no_trace_is_left(folder, server):
+    run("record", "-o", "new.jsonl", *server)
     assert not Path("new.jsonl").exists()
 
 

@@ -243,6 +243,25 @@ def test_a_mistake_is_told_in_one_line_and_leaves_nothing(here, place, line, say
     assert files(place) == {"empty.py"}
 
 
+@pytest.mark.skipif(os.name != "posix", reason="pipes with a name are POSIX's")
+def test_what_is_no_file_is_neither_waited_for_nor_replaced(here, place):  # noqa: F811
+    os.mkfifo(place / "host.json")
+    code, out, err = here("config", "server.py", "--into", "host.json")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "host.json is a pipe or a device, not a file" in err
+    assert (place / "host.json").is_fifo()
+    assert files(place) == {"host.json"}
+
+
+def test_a_file_that_is_read_only_stays_as_it_is(here, place, monkeypatch):  # noqa: F811
+    (place / "host.json").write_text("{}")
+    (place / "host.json").chmod(0o400)
+    monkeypatch.setattr(os, "access", lambda path, mode: bool(os.stat(path).st_mode & 0o200))  # root may write all
+    code, out, err = here("config", "server.py", "--into", "host.json")
+    assert (code, out, err) == (2, "", f"mcp-trio: {place / 'host.json'} is read-only, and is left as it is\n")
+    assert ((place / "host.json").read_text(), files(place)) == ("{}", {"host.json"})
+
+
 def test_a_disk_that_is_full_leaves_the_file_as_it_was(here, place, monkeypatch):  # noqa: F811
     (place / "host.json").write_text("{}")
 
