@@ -6,6 +6,7 @@ answers pings and closes; the frames of our messages are written here, so that t
 
 import logging
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
