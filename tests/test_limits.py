@@ -105,7 +105,7 @@ async def test_what_is_refused_takes_no_token(autojump_clock: trio.testing.MockC
     busy = Busy(Limits(rate="2/h"), max_in_flight=1)
     async with opened(busy.server, R) as client:
         told = [refused(reply) for reply in await client.exchange(*[call(R, id, "work") for id in range(50)])]
-        assert set(told) == {"Busy: calls of work under way: 1, as many as may be at once; try again in a moment"}
+        assert set(told) == {"Busy: calls of work under way: 1, as many as may be at once; try again in 1 s"}
         busy.go.set()
         assert len(await client.quiet()) == 1
         assert [refused(reply) for reply in await client.exchange(call(R, 1, "quick"))] == [""]
@@ -211,7 +211,7 @@ async def test_five_hundred_calls_with_a_cap_of_ten(revision: str, autojump_cloc
     async with opened(busy.server, revision) as client:
         for _ in range(2):  # the second time the tool is known to wait
             told = [refused(reply) for reply in await client.exchange(*calls(revision, 500, "work"))]
-            text = "Busy: calls of work under way: 10, as many as may be at once; try again in a moment"
+            text = "Busy: calls of work under way: 10, as many as may be at once; try again in 1 s"
             assert told == [text] * 490
             assert (busy.running, busy.most) == (10, 10)
             busy.go.set()
@@ -250,7 +250,7 @@ async def test_a_bound_holds_for_all_that_runs_a_function(method: str, limits: L
     async with opened(busy.server, R) as client:
         replies = await client.exchange(*[asking(R, id, method, about) for id in range(5)])
         assert [refused(reply) for reply in replies] == [
-            "Busy: requests under way: 3, as many as may be at once; try again in a moment"
+            "Busy: requests under way: 3, as many as may be at once; try again in 1 s"
         ] * 2
         assert len(await client.exchange(ping(R), request("list", "tools/list"))) == 2
         assert [bool(refused(reply)) for reply in await client.exchange(call(R, "q", "quick"))] == [True]

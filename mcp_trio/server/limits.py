@@ -257,5 +257,5 @@ def _places(request: "Request") -> Sequence[Hashable]:
 
 def busy(most: int, what: str) -> TooManyCalls:
     """The refusal while something else is under way."""
-    message = f"Busy: {what} under way: {most:,}, as many as may be at once; try again in a moment"
+    message = f"Busy: {what} under way: {most:,}, as many as may be at once; try again in {BUSY:g} s"
     return TooManyCalls(message, retry_after=BUSY)
