@@ -14,7 +14,17 @@ FIELDS = "event method tool sender revision status seconds reference error more 
 _BARE = re.compile(r"[\x7f-\x9f\u2028\u2029]")
 
 
-class TextFormatter(logging.Formatter):
+# Characters of a traceback: what it ends with may be what a client has sent.
+MOST_TRACEBACK = 20_000
+
+
+class _Formatter(logging.Formatter):
+    def formatException(self, ei: object) -> str:
+        text = super().formatException(ei)  # type: ignore[arg-type]
+        return text if len(text) <= MOST_TRACEBACK else f"{text[:MOST_TRACEBACK]}\n[cut: {len(text):,} characters]"
+
+
+class TextFormatter(_Formatter):
     """A line for people. What clients say cannot begin another: tracebacks, the rest of it, are indented."""
 
     def __init__(self) -> None:
@@ -28,11 +38,10 @@ class TextFormatter(logging.Formatter):
         return visible(super().formatMessage(record))
 
     def formatException(self, ei: object) -> str:
-        text = super().formatException(ei)  # type: ignore[arg-type]
-        return "\n".join(f"  {visible(line)}" for line in text.split("\n"))
+        return "\n".join(f"  {visible(line)}" for line in super().formatException(ei).split("\n"))
 
 
-class JsonFormatter(logging.Formatter):
+class JsonFormatter(_Formatter):
     """One JSON object: time, level, logger, message, those of FIELDS that are known, and a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:

@@ -257,6 +257,15 @@ def test_a_traceback_for_people_begins_no_line_of_its_own() -> None:
     assert r"made up \x1b[31m" in told
 
 
+@pytest.mark.parametrize("form", FORMATTERS.values(), ids=FORMATTERS)
+@pytest.mark.parametrize("said", ["x" * 3_000_000, "\n" * 3_000_000], ids=["wide", "long"])
+def test_a_traceback_is_no_larger_than_a_person_reads(form: type[logging.Formatter], said: str) -> None:
+    told = form().format(record("it failed", exc_info=failure(said)))
+    assert "Traceback" in told
+    assert "[cut: 3,000," in told
+    assert len(told) < 100_000
+
+
 def test_a_line_for_programs_is_one_object() -> None:
     write = FORMATTERS["json"]().format
     told = write(record(EVIL + "\ud800", event="refused", seconds=1.5, sender="", exc_info=failure(EVIL)))
