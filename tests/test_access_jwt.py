@@ -108,6 +108,7 @@ REFUSED: dict[str, Callable[[], str]] = {
     "of an empty name": lambda: token(sub=""),
     "with scopes that are none": lambda: token(scope=7),
     "with scopes of numbers": lambda: token(scp=[1, 2]),
+    "with scopes as the keys of an object": lambda: token(scope={"admin": True}),
     "by another key": lambda: token(OTHER_RSA),
     "by another algorithm": lambda: token(RSA, "RS512"),
     "by another kind of key": lambda: token(EC, "ES256"),

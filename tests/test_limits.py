@@ -529,3 +529,17 @@ async def test_the_older_revisions_client_gets_an_error_that_it_can_read(
 def test_the_sender_of_a_request() -> None:
     one = conversation(Busy().server, None, "")
     assert sender(SimpleNamespace(principal=None, conversation=one)) is one  # type: ignore[arg-type]
+
+
+async def test_a_principal_is_not_taken_for_what_else_is_counted() -> None:
+    server = Busy(Limits(max_in_flight_per_connection=1)).server
+    async with server.running():
+        asked = conversation(server, Principal("subscriptions/listen"))
+        request = SimpleNamespace(
+            conversation=SimpleNamespace(lasts=False, under_way=0),
+            principal=asked.principal,
+            call=SimpleNamespace(method="tools/call"),
+            tool=None,
+        )
+        server.keeper.count(request, 1)  # type: ignore[arg-type]
+        assert "subscriptions/listen" not in server.keeper._apart

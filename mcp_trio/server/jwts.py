@@ -104,7 +104,7 @@ def _algorithms(given: Iterable[str], key: str | bytes | None) -> list[str]:
 def _principal(claims: dict[str, Any], name: str, leeway: float) -> Principal:
     """Whom a token stands for that was found good. Raises TypeError or ValueError."""
     said = next((claims[key] for key in ("scope", "scp", "scopes") if key in claims), ())
-    scopes = said.split() if isinstance(said, str) else said
+    scopes = said.split() if isinstance(said, str) else msgspec.convert(said, list[str])
     return Principal(claims[name], frozenset(scopes), float(claims["exp"]) + leeway, claims)
 
 

@@ -190,7 +190,7 @@ class Keeper:
             most, most_of_one = self._limits.max_in_flight, self._limits.max_in_flight_per_connection
             total, own = self.total, conversation.under_way
             if not conversation.lasts:
-                own = self._apart.get(sender(request), 0)
+                own = self._apart.get(("sender", sender(request)), 0)
         if total >= most or own >= most_of_one:
             raise busy(most if total >= most else most_of_one, "requests")
 
@@ -251,7 +251,7 @@ def _places(request: "Request") -> Sequence[Hashable]:
     """Where a request is counted, besides in all and by its conversation."""
     if request.call.method == LISTENS:
         return LISTENS, (LISTENS, _whose(request))
-    places: list[Hashable] = [] if request.conversation.lasts else [sender(request)]
+    places: list[Hashable] = [] if request.conversation.lasts else [("sender", sender(request))]
     return places if request.tool is None else [*places, ("tool", request.tool)]
 
 
