@@ -271,7 +271,10 @@ def test_a_mistake_is_told_with_what_to_type_instead(here, folder, line, says): 
     assert says in told
 
 
-@pytest.mark.parametrize("line", ["run server.py --http {}", "run server.py --ws {}", "record -o a.jsonl --listen {}"])
+PORTS = "run server.py --http {}", "run server.py --ws {}", "run server.py --http {0} --console {0}"
+
+
+@pytest.mark.parametrize("line", [*PORTS, "record -o a.jsonl --listen {}"])
 def test_a_port_that_is_taken_is_named(here, folder, line):  # noqa: F811
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

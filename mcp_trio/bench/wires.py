@@ -228,7 +228,7 @@ class Http(SocketWire):
         body, status = b"".join(self._body), self._parser.get_status_code()
         self._closes = not self._parser.should_keep_alive()
         if status >= 400:
-            self._come = [self._failure(f"HTTP {status}: {body[:80].decode(errors='replace')}")]
+            self._come = [self._failure(f"HTTP {status}: {body[:200].decode(errors='replace')}")]
         elif self.headers.get(b"content-type", b"").startswith(b"text/event-stream"):
             self._come = [event.data.encode() for event in Parser().feed(body)]
         else:
