@@ -61,6 +61,10 @@ SWITCHES = {
 }
 # Flags that say where to serve, in our way and in the other one.
 PLACES, IN_WORDS = ("stdio", "http", "ws"), ("transport", "port", "host")
+# What to do about what a server says.
+WANTS_TOKEN = "; give one with --token, or in MCP_TRIO_TOKEN"
+HINTS = dict.fromkeys(("Bearer TOKEN is wanted", "HTTP 401", "status 401"), WANTS_TOKEN)
+HINTS["Nothing is served under this path"] = "; the URL of an endpoint mostly ends in /mcp"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -139,7 +143,9 @@ def _failed(error: BaseException) -> int | None:
     if None in lines:
         return None
     for line in dict.fromkeys(lines):
-        print(f"{PROG}:", re.sub(r"\[Errno \d+\] ", "", line or ""), file=sys.stderr)
+        told = re.sub(r"\[Errno \d+\] ", "", line or "")
+        hint = next((hint for words, hint in HINTS.items() if words in told), "")
+        print(f"{PROG}: {told}{hint}", file=sys.stderr)
     return 2
 
 
@@ -172,6 +178,7 @@ def _overview() -> str:
 
 
 def _run_arguments(parser: Parser) -> None:
+    parser.description = f"{parser.description}\nEach flag can be given as MCP_TRIO_<NAME> in the environment too."
     parser.add_argument("spec", nargs="?", metavar="SPEC", help=SPEC_HELP)
     for name, help in SWITCHES.items():
         parser.add_argument(f"--{name.replace('_', '-')}", action="store_true", help=help)

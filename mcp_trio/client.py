@@ -25,6 +25,8 @@ from .transports.lines import Lines
 
 NEWEST = REVISIONS[-1].name
 _STATELESS = [revision.name for revision in REVISIONS if not revision.opens]
+# Seconds in which a server at a URL has to open a session.
+TO_ANSWER = 30.0
 INFO = {"name": "mcp_trio client", "version": "1"}
 
 # Answers what a server asks: from a method and its params to the result.
@@ -273,13 +275,18 @@ def ungrouped() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def talk(wire: Wire, revision: str = NEWEST, **options: Any) -> AsyncIterator[Client]:
-    """A client on a wire, its session open. Options are those of Client."""
+async def talk(
+    wire: Wire, revision: str = NEWEST, *, within: float = math.inf, **options: Any
+) -> AsyncIterator[Client]:
+    """A client on a wire, its session open within so many seconds. Options are those of Client."""
     client = Client(wire, revision, **options)
     with ungrouped():
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.run)
-            await client.open()
+            with trio.move_on_after(within) as opening:
+                await client.open()
+            if opening.cancelled_caught:
+                raise OSError(f"nobody answers within {within:g} s")
             yield client
             nursery.cancel_scope.cancel()
 
@@ -294,7 +301,9 @@ async def connect(
     URL. The other options are those of Client.
     """
     with ungrouped():
-        async with _wire_to(target, token) as wire, talk(wire, revision, **options) as client:
+        # A command may have to be fetched first; who listens already can answer.
+        within = TO_ANSWER if is_url(target) else math.inf
+        async with _wire_to(target, token) as wire, talk(wire, revision, within=within, **options) as client:
             yield client
 
 

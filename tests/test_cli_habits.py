@@ -15,6 +15,7 @@ from test_cli import ENVIRONMENT, PATIENCE, ROOT, command, folder, here  # noqa:
 
 from mcp_trio import cli
 from mcp_trio.cli_types import Parser
+from mcp_trio.client import RemoteError
 from mcp_trio.loading import Problem
 from mcp_trio.terminal import table
 
@@ -332,3 +333,12 @@ def test_a_reader_that_has_had_enough_is_no_error(tmp_path, arguments):
     finally:
         os.close(its)
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
+
+
+def test_what_a_server_says_comes_with_what_to_type(monkeypatch, capsys):
+    def refuses(options):
+        raise RemoteError({"code": -32600, "message": "Authorization: Bearer TOKEN is wanted"})
+
+    monkeypatch.setitem(cli.COMMANDS, "version", cli.COMMANDS["version"]._replace(run=refuses))
+    assert cli.main(["version"]) == 2
+    assert capsys.readouterr().err.rstrip().endswith("is wanted; give one with --token, or in MCP_TRIO_TOKEN")

@@ -1,3 +1,4 @@
+import socket
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from itertools import pairwise
@@ -383,3 +384,11 @@ async def test_an_end_of_http_and_sse_in_the_middle_is_an_end_of_the_conversatio
         with pytest.raises(ServerGone):
             async with connect(f"{url}/sse", "2024-11-05"):
                 pytest.fail("it has opened")
+
+
+async def test_who_accepts_and_never_answers_is_not_waited_for_for_ever(autojump_clock):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+        with pytest.raises(OSError, match="nobody answers within 30 s"):
+            async with connect(url):
+                pass
