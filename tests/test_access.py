@@ -470,7 +470,6 @@ async def test_who_stays_connected_is_let_go_when_the_token_is_withdrawn(
 ) -> None:
     known = {"token": Principal("a", {"admin"})}
     monkeypatch.setattr(access, "LOOK_AGAIN", 0.1)
-    monkeypatch.setattr(service, "LOOK_AGAIN", 0.1)
     monkeypatch.setattr(service, "HEARTBEAT", 0.05)
 
     async def looking_up(token: str) -> Principal | None:

@@ -341,4 +341,4 @@ def test_what_a_server_says_comes_with_what_to_type(monkeypatch, capsys):
 
     monkeypatch.setitem(cli.COMMANDS, "version", cli.COMMANDS["version"]._replace(run=refuses))
     assert cli.main(["version"]) == 2
-    assert capsys.readouterr().err.rstrip().endswith("is wanted; give one with --token, or in MCP_TRIO_TOKEN")
+    assert capsys.readouterr().err.rstrip().endswith("is wanted (-32600); give one with --token, or in MCP_TRIO_TOKEN")

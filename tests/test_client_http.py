@@ -390,5 +390,5 @@ async def test_who_accepts_and_never_answers_is_not_waited_for_for_ever(autojump
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
         with pytest.raises(OSError, match="nobody answers within 30 s"):
-            async with connect(url):
+            async with connect(url, "2025-11-25"):
                 pass

@@ -94,7 +94,7 @@ class Application:
             response = await answer.response() if isinstance(answer, Exchange) else answer
             if isinstance(response, Feed):
                 await self._start(200, response.headers, head, send)
-                async with response.open():
+                async with response.open(nursery):
                     while block := await response.next():
                         await send({"type": "http.response.body", "body": block, "more_body": True})
             done = True

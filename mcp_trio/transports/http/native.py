@@ -169,8 +169,8 @@ class Connection:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, nursery.cancel_scope)
             try:
-                await self._respond(answer, parsed)
-            except* LOST:  # a stream may have a nursery of its own
+                await self._respond(answer, parsed, nursery)
+            except LOST:
                 self._open = False
             nursery.cancel_scope.cancel()
         if not self._open and isinstance(answer, Exchange):
@@ -185,13 +185,13 @@ class Connection:
         self._open = False
         response.cancel()
 
-    async def _respond(self, answer: Exchange | Feed, parsed: Parsed) -> None:
+    async def _respond(self, answer: Exchange | Feed, parsed: Parsed, nursery: trio.Nursery) -> None:
         await self._flush()  # the replies before
         feed = await answer.response() if isinstance(answer, Exchange) else answer
         self._put(feed, parsed)
         if isinstance(feed, Reply):
             return
-        async with feed.open():
+        async with feed.open(nursery):
             await self._flush()
             while block := await feed.next():
                 self._out.append(b"%x\r\n%b\r\n" % (len(block), block) if parsed.chunked else block)

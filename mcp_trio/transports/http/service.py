@@ -5,8 +5,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Sized
 from contextlib import asynccontextmanager
-from functools import lru_cache
-from math import ceil, inf
+from functools import lru_cache, partial
+from math import ceil
 from time import perf_counter
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ import trio
 from ...protocol.errors import HeaderMismatch, UnsupportedVersion
 from ...protocol.revisions import Revision
 from ...protocol.session import Answer, Batch, Call, Refusal
-from ...server.access import LOOK_AGAIN, Principal, stands_in
+from ...server.access import Principal, stands_in
 from ...server.app import Server
 from ...server.dispatch import Conversation, Request, Rest, Work, converse
 from ...server.journal import SLOW
@@ -45,11 +45,15 @@ class Feed(msgspec.Struct, eq=False):
     after: int | None = None
     principal: Principal | None = None  # with whose end it ends too
     token: str = ""
-    looked_at: float = msgspec.field(default_factory=trio.current_time)  # when the token was
+    is_silent: bool = True
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[None]:
-        """While it is entered the stream is this feed's."""
+    async def open(self, nursery: trio.Nursery) -> AsyncIterator[None]:
+        """While it is entered the stream is this feed's; what it needs besides runs in the host's nursery."""
+        access = self.service.server.access
+        if access is not None and self.principal is not None:
+            nursery.start_soon(access.outlast, self.token, self.principal, partial(self.stream.detach, self))
+        nursery.start_soon(self._beat)
         self.stream.attach(self, self.after)
         self.service.metrics.streams += 1
         try:
@@ -60,20 +64,17 @@ class Feed(msgspec.Struct, eq=False):
 
     async def next(self) -> bytes:
         """What has to be sent next; nothing at the end."""
-        left = inf if self.principal is None else self.principal.ends_in()
-        if left <= 0 or await self._is_over():
-            return b""
-        with trio.move_on_after(min(left, HEARTBEAT)):
-            return await self.stream.take(self)
-        return sse.COMMENT
+        block = await self.stream.take(self)
+        self.is_silent = block == sse.COMMENT
+        return block
 
-    async def _is_over(self) -> bool:
-        """Whether the token by which its principal has come is no longer valid, as far as was looked."""
-        access, now = self.service.server.access, trio.current_time()
-        if self.principal is None or access is None or now < self.looked_at + LOOK_AGAIN:
-            return False
-        self.looked_at = now
-        return not await access.still(self.token, self.principal)
+    async def _beat(self) -> None:
+        """Have a comment said in silence. A task for all of them is cheaper than a scope for each block."""
+        while True:
+            self.is_silent = True
+            await trio.sleep(HEARTBEAT)
+            if self.is_silent:
+                self.stream.beat(self)
 
 
 class Exchange:
@@ -217,15 +218,14 @@ class LegacyFeed(Feed, kw_only=True):
     address: str
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[None]:
+    async def open(self, nursery: trio.Nursery) -> AsyncIterator[None]:
         feeds, id = self.service.legacy_feeds, secrets.token_urlsafe(24).encode()
         feeds[b"session=" + id] = self
         try:
-            async with super().open(), trio.open_nursery() as nursery:
+            async with super().open(nursery):
                 self.stream.head = sse.encode(b"/messages?session=" + id, name=b"endpoint")
                 nursery.start_soon(self._converse)
                 yield
-                nursery.cancel_scope.cancel()
         finally:
             del feeds[b"session=" + id]
 

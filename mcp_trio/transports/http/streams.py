@@ -43,7 +43,7 @@ class Stream:
         self._unsent = 0  # bytes
         self.head = b""  # what is sent before the next event
         self._parting = b""
-        self.readers: dict[object, None] = {}  # the latest last
+        self.readers: dict[object, bool] = {}  # the latest last; whether it is to be sent a comment
         self._waiting = trio.lowlevel.ParkingLot()
 
     def send(self, message: bytes) -> None:
@@ -77,7 +77,7 @@ class Stream:
 
     def attach(self, reader: object, after: int | None = None) -> None:
         """Begin to read, from after an event, or from the first not sent."""
-        self.readers[reader] = None
+        self.readers[reader] = False
         if after is not None and self.name:
             self._parting = b""  # here it is back already
             self._sent = min(max(after + 1 - self._first, 0), len(self._events))
@@ -85,6 +85,12 @@ class Stream:
         if self._primes:
             self.head = sse.encode_priming(self._id(self._sent - 1))
         self._waiting.unpark_all()
+
+    def beat(self, reader: object) -> None:
+        """Have a reader be sent a comment, unless there is something else."""
+        if reader in self.readers:
+            self.readers[reader] = True
+            self._waiting.unpark_all()
 
     def detach(self, reader: object) -> None:
         """Read no more."""
@@ -96,6 +102,9 @@ class Stream:
         while not (self.head or self._unsent or self._parting) or next(reversed(self.readers), None) is not reader:
             if self.closed or reader not in self.readers:
                 return b""
+            if self.readers[reader]:
+                self.readers[reader] = False
+                return sse.COMMENT
             await self._waiting.park()
         block = b"".join([self.head, *islice(self._events, self._sent, None), self._parting])
         if self._parting:
