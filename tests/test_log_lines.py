@@ -295,3 +295,9 @@ async def test_what_clients_say_makes_up_no_line(
         beginnings = [line for line in told.split("\n") if not line.startswith("  ")]
         assert len(beginnings) == 1
         assert not any(character in told for character in "\x1b\x9b\u2028\r")
+
+
+async def test_a_request_that_is_refused_for_its_session_is_a_line_too(caplog: pytest.LogCaptureFixture) -> None:
+    async with site(a_server()) as there:
+        assert (await there.send("GET", "/mcp", {"Accept": "text/event-stream"})).status == 400
+    assert [record.event for record in caplog.records if hasattr(record, "event")] == ["refused"]

@@ -289,7 +289,7 @@ class Service:
         return refusal(429, f"Too many requests; try again in {ceil(wait)} s", retry_after)
 
     def note_refusal(self, head: Head, reply: Reply) -> None:
-        """Count who was not let in, and put a line into the log; a host calls this for what it does not `answer`."""
+        """Count who was not let in, and put a line into the log; a host calls this for what never comes to `answer`."""
         if reply.status >= 400:
             self.metrics.refused[reply.status] += 1
             if reply.status not in ORDINARY:
@@ -308,7 +308,7 @@ class Service:
             if head.route == endpoint.METADATA:
                 return self.bearers.metadata(head)
         except Refused as refused:
-            self.metrics.refused[refused.reply.status] += 1
+            self.note_refusal(head, refused.reply)
             return refused.reply
         text = self.metrics.render(len(self.sessions), len(self.running)) if head.route == endpoint.METRICS else b"ok\n"
         return Reply(200, text, endpoint.PLAIN)
