@@ -135,10 +135,9 @@ def run(folder, *arguments, given=b"", **environment):
 
 
 @contextmanager
-def serving(folder, *arguments, **options):
-    """A server as a process, on pipes."""
-    options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    process = subprocess.Popen(command(*arguments), cwd=folder, env=ENVIRONMENT, **options)
+def started(command, **options):
+    """A process, which is ended in the end."""
+    process = subprocess.Popen(command, **options)
     try:
         yield process
     finally:
@@ -147,6 +146,12 @@ def serving(folder, *arguments, **options):
         for stream in (process.stdin, process.stdout, process.stderr):
             if stream is not None:
                 stream.close()
+
+
+def serving(folder, *arguments, **options):
+    """A server as a process, on pipes."""
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return started(command(*arguments), cwd=folder, env=ENVIRONMENT, **{**pipes, **options})
 
 
 def tell(process, *messages):

@@ -20,7 +20,7 @@ import trio.testing
 from checked import NEWEST, OPENING, connect
 from clients.install import Unavailable, inspector
 from oracle import needs_spec
-from test_traces import Judges, decoded, whatever
+from test_traces import problems_in
 
 from mcp_trio.client import RemoteError
 from mcp_trio.loading import Problem, load
@@ -93,14 +93,7 @@ async def test_the_trace_of_an_example_replays(path: Path, over: Transport) -> N
 @needs_spec
 @each_trace
 def test_the_schema_agrees_with_what_an_example_says(path: Path) -> None:
-    trace = read(path)
-    judges = Judges(trace.header.revision)
-    for line in trace.lines:
-        if line.sender == "client":
-            judges.sent(whatever(line))
-        elif line.message:
-            judges.received(line, decoded(line))
-    assert judges.problems == []
+    assert problems_in(read(path)) == []
 
 
 @each_example

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, contextmanager, suppress
 from pathlib import Path
 from statistics import median
 
 import pytest
 import trio
 from http_wire import MODERN, Signals, Wire, make_server, message, modern_headers, request, site, site_on
+from test_cli import started
 
 from mcp_trio.transports.http import native
 
@@ -40,18 +41,9 @@ def descriptors() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-@contextmanager
-def started(*command: str, **options: int) -> Iterator[subprocess.Popen[str]]:
+def process_of(*words: str, **options: int) -> AbstractContextManager[subprocess.Popen[str]]:
     environment = {**os.environ, "PYTHONPATH": f"{TESTS.parent}{os.pathsep}{TESTS}"}
-    process = subprocess.Popen([sys.executable, *command], env=environment, text=True, **options)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        for stream in (process.stdin, process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()
+    return started([sys.executable, *words], env=environment, text=True, **options)
 
 
 @contextmanager
@@ -61,7 +53,7 @@ def serving(descriptors: int = 0) -> Iterator[int]:
     if descriptors:
         limited = f"import resource as r; r.setrlimit(r.RLIMIT_NOFILE, ({descriptors}, {descriptors}))"
         command = ["-c", f"{limited}; from mcp_trio.cli import main; main(['--http', '0'])"]
-    with started(*command, stderr=subprocess.PIPE) as server:
+    with process_of(*command, stderr=subprocess.PIPE) as server:
         line = ""
         while "/mcp" not in line:
             line = server.stderr.readline()
@@ -108,7 +100,7 @@ def p99(port: int) -> float:
 @pytest.mark.slow
 def test_honest_calls_do_not_wait_for_slow_attackers(descriptors: None) -> None:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with serving() as port, started(str(TESTS / "slow_attackers.py"), str(port), str(EACH), **pipes) as attackers:
+    with serving() as port, process_of(str(TESTS / "slow_attackers.py"), str(port), str(EACH), **pipes) as attackers:
 
         def tell(word: str) -> int:
             attackers.stdin.write(f"{word}\n")

@@ -215,6 +215,17 @@ class Judges:
         return self._session or (self._header if isinstance(message, dict) and "method" in message else LATEST)
 
 
+def problems_in(trace: Trace) -> list[str]:
+    """What the oracle has to say of the server's messages in a trace."""
+    judges = Judges(trace.header.revision)
+    for line in trace.lines:
+        if line.sender == "client":
+            judges.sent(whatever(line))
+        elif line.message:
+            judges.received(line, decoded(line))
+    return judges.problems
+
+
 def whatever(line: Line) -> Any:
     """What a client's line says, also where no good client would say it so."""
     try:
@@ -233,14 +244,7 @@ def declares(request: Json) -> bool:
 @needs_spec
 @each_file
 def test_the_oracle_agrees_with_what_the_server_says(path: Path) -> None:
-    trace = trace_in(path)
-    judges = Judges(trace.header.revision)
-    for line in trace.lines:
-        if line.sender == "client":
-            judges.sent(whatever(line))
-        elif line.message:
-            judges.received(line, decoded(line))
-    assert judges.problems == []
+    assert problems_in(trace_in(path)) == []
 
 
 # Made again, and replayed
