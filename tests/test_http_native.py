@@ -19,7 +19,7 @@ from http_wire import HEADERS, MODERN, Signals, Site, Wire, make_server, message
 from oracle import Oracle, needs_spec
 
 from mcp_trio.serve import address, serve
-from mcp_trio.transports.http import native
+from mcp_trio.transports.http import connection
 from mcp_trio.transports.http.parsing import BODY, HEAD, IDLE
 
 EVIL = "https://evil.example"
@@ -148,8 +148,8 @@ async def test_resets_leave_no_trace_and_no_descriptor(caplog: pytest.LogCapture
 
 
 async def test_who_is_slow_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(native.PATIENCE, HEAD, 0.0)
-    monkeypatch.setitem(native.PATIENCE, BODY, 0.0)
+    monkeypatch.setitem(connection.PATIENCE, HEAD, 0.0)
+    monkeypatch.setitem(connection.PATIENCE, BODY, 0.0)
     monkeypatch.setattr("mcp_trio.transports.http.native.TICK", 0.01)
     async with site(make_server()) as there:
         for begun in (b"POST /mcp HT", request("POST", "/mcp", {**HEADERS, "Content-Length": "5"}) + b"{"):
@@ -161,7 +161,7 @@ async def test_who_is_slow_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_idle_connections_end_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(native.PATIENCE, IDLE, 0.0)
+    monkeypatch.setitem(connection.PATIENCE, IDLE, 0.0)
     monkeypatch.setattr("mcp_trio.transports.http.native.TICK", 0.01)
     async with site(make_server()) as there, there.wire() as wire:
         assert (await wire.request("GET", "/healthz", {})).status == 200
@@ -169,7 +169,7 @@ async def test_idle_connections_end_without_a_word(monkeypatch: pytest.MonkeyPat
 
 
 async def test_who_does_not_read_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "WRITE_TIME", 0.0)
+    monkeypatch.setattr(connection, "WRITE_TIME", 0.0)
     monkeypatch.setattr("mcp_trio.transports.http.native.TICK", 0.01)
     async with site(make_server()) as there, there.wire() as wire:
         body = message("tools/call", {"name": "echo", "arguments": {"text": "x" * 3 * 2**20}, "_meta": MODERN})

@@ -429,3 +429,40 @@ def test_an_interrupt_leaves_the_pipe_blocking():
     assert os.get_blocking(reading)
     os.close(reading)
     os.close(writing)
+
+
+class Glances(trio.abc.Instrument):
+    """Counts how often the loop looks for input without waiting, until it first waits."""
+
+    def __init__(self):
+        self.count = 0
+        self.has_waited = False
+
+    def before_io_wait(self, timeout):
+        self.has_waited |= timeout > 0
+        self.count += not self.has_waited
+
+
+async def answer_and_count(wire, glances):
+    """Answers, and counts until the loop waits for what comes next."""
+    wire.send(b"{}")
+    wire.flush()
+    trio.lowlevel.add_instrument(glances)
+    await wire.receive()
+    trio.lowlevel.remove_instrument(glances)
+
+
+async def test_a_client_that_was_quick_to_go_on_is_waited_for_awake_for_a_moment():
+    after_quick, after_slow = Glances(), Glances()
+    async with connected(pipes) as (wire, far):
+        await far.write(b"1\n")
+        await wire.receive()  # which was there already
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(answer_and_count, wire, after_quick)
+            await trio.testing.wait_all_tasks_blocked()  # the moment is over
+            await far.write(b"2\n")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(answer_and_count, wire, after_slow)
+            await trio.testing.wait_all_tasks_blocked()
+            await far.write(b"3\n")
+    assert after_quick.count > after_slow.count

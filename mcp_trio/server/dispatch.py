@@ -37,6 +37,9 @@ log = logging.getLogger("mcp_trio")
 # Seconds that a reader serves requests which do not wait, before others get their turn.
 TURN = 0.002
 
+# Seconds that a reader stays awake for clients that go on as quickly: to be woken takes longer than most requests.
+AWAKE = 0.0001
+
 # trio's RuntimeError says that a request has left a cancel scope open, or closed one that is not its own.
 SPOILED = "a request has spoiled the task that it ran in"
 

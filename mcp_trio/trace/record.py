@@ -151,7 +151,7 @@ class Descriptor(_Pipe):
     async def receive_some(self) -> bytes:
         """Wait for what can be read; nothing at the end, or when stopped."""
         try:
-            return await self.read()
+            return await self.read(answered=False)
         except LOST:
             return b""
 

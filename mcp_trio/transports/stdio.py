@@ -7,9 +7,11 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, redirect_stdout, suppress
 from functools import partial
+from time import perf_counter
 
 import trio
 
+from ..server.dispatch import AWAKE
 from .lines import Lines
 from .outbox import Outbox
 
@@ -62,19 +64,30 @@ class _Pipe:
         self._blocking = os.get_blocking(fd)
         self._most_at_once = 0 if terminal else _READS_AT_ONCE
         self._at_once = 0  # reads still allowed before the next wait
+        self._is_quick = False  # whether what was last read came within a moment
         os.set_blocking(fd, self._blocking and terminal)
 
-    async def read(self) -> bytes:
-        """Waits for what can be read; nothing at the end."""
+    async def read(self, *, answered: bool) -> bytes:
+        """Waits for what can be read; nothing at the end.
+
+        For a client that has its answers, and was quick to go on when it last had, it waits awake for a moment.
+        """
+        awake_until = perf_counter() + AWAKE
         while True:
             self._at_once -= 1
             if self._at_once < 0:
-                self._at_once = self._most_at_once
-                await self._readable()
+                if answered and self._is_quick and perf_counter() < awake_until:
+                    await trio.lowlevel.checkpoint()
+                else:
+                    self._at_once = self._most_at_once
+                    await self._readable()
             try:
-                return os.read(self.fd, _CHUNK)
+                chunk = os.read(self.fd, _CHUNK)
             except BlockingIOError:
                 self._at_once = 0
+            else:
+                self._is_quick = self._most_at_once > 0 and perf_counter() < awake_until
+                return chunk
 
     def try_write(self, block: memoryview) -> int:
         """Writes what can be written at once and says how much that was."""
@@ -112,7 +125,7 @@ class _Threaded:
         self._thread = trio.CapacityLimiter(1)
         self._reading = trio.CancelScope()
 
-    async def read(self) -> bytes:
+    async def read(self, *, answered: bool) -> bytes:
         with trio.CancelScope() as self._reading:
             return await trio.to_thread.run_sync(os.read, self.fd, _CHUNK, abandon_on_cancel=True, limiter=self._thread)
         return b""
@@ -145,6 +158,7 @@ class StdioWire(Outbox):
         self._sink = sink
         self._lines = Lines()
         self.input_over = trio.Event()
+        self._answered = False  # whether the last turn had replies
         self._in_turn = False  # from when `receive` returns to the next flush: the writer need not be woken
 
     async def receive(self) -> list[bytes | None]:
@@ -155,7 +169,7 @@ class StdioWire(Outbox):
         self.flush()
         while not self.input_over.is_set():
             try:
-                chunk = await self._source.read()
+                chunk = await self._source.read(answered=self._answered)
             except (OSError, trio.ClosedResourceError):  # reset, hung up, or stopped from this side
                 chunk = b""
             if not chunk and not self.input_over.is_set():
@@ -174,7 +188,8 @@ class StdioWire(Outbox):
 
     def flush(self) -> None:
         """Ends the reader's turn: tries to write what is queued in one write, and leaves the rest to the writer."""
-        self._in_turn = False
+        if self._in_turn:
+            self._in_turn, self._answered = False, self.size > 0
         if self.size:
             try:
                 self.gone(self._sink.try_write(self.block()))

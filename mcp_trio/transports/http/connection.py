@@ -1,0 +1,399 @@
+"""Connections of HTTP/1.1, straight on trio, and the reader that serves them."""
+
+import logging
+import select
+import ssl
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from functools import lru_cache
+from http import HTTPStatus
+from math import inf
+from socket import socket
+from time import perf_counter
+from typing import Any
+
+import trio
+from msgspec import Struct
+
+from ...server.dispatch import AWAKE, SPOILED, TURN, Rest, resume
+from ...server.limits import network
+from ..outbox import GONE, let_go
+from .endpoint import MCP, TOO_SLOW, Fields, Reply, refusal
+from .parsing import BODY, HEAD, IDLE, Parsed, RequestParser
+from .service import Exchange, Feed, Service
+
+log = logging.getLogger("mcp_trio")
+
+# Seconds between two requests, for a head, for a body.
+PATIENCE = {IDLE: 75.0, HEAD: 10.0, BODY: 60.0}
+# Seconds for a piece of a response, and for an end to be read.
+WRITE_TIME, LINGER_TIME = 30.0, 1.0
+# Bytes that are read, and written, at once.
+CHUNK, PIECE = 64 * 1024, 256 * 1024
+# Bytes kept of what a client sends behind a request that still runs. What is more is read and dropped, so that the
+# connection's end is seen all the same, and the connection is closed after the response.
+MAX_BACKLOG = 256 * 1024
+# What sending raises when the client is gone, or the connection was closed on our side.
+LOST = (*GONE, OSError, trio.BusyResourceError)
+
+Upgrade = Callable[..., Awaitable[None]]  # of a stream, the head that was read, whose it is, by which token, from where
+
+
+class Reader:
+    """Watches connections that wait for their clients, and have no task meanwhile.
+
+    As a request runs in the turn of the task that read it until it first waits, so does here a connection: the reader's
+    task becomes that connection's own, and a fresh one reads on. What does not wait costs no task, no wake-up and no
+    change of what the system watches.
+    """
+
+    def __init__(self) -> None:
+        self._watched: dict[int, Connection] = {}
+        self._is_quick = False  # whether what last came was waited for a moment only
+        # Where the system has none, nothing is watched.
+        self._epoll: Any = select.epoll() if hasattr(select, "epoll") else None
+
+    def close(self) -> None:
+        """Close the connections that are watched. Nothing else may be going on."""
+        for connection in list(self._watched.values()):
+            connection.close()
+        if self._epoll is not None:
+            self._epoll.close()
+
+    def watch(self, connection: "Connection") -> None:
+        """From now on serve a connection when its client sends something, where the system has a way to know."""
+        if self._epoll is not None:
+            self._watched[connection.descriptor] = connection
+            self._epoll.register(connection.descriptor, select.EPOLLIN)
+            connection.is_watched = True
+
+    def unwatch(self, connection: "Connection") -> None:
+        """Leave a connection to itself."""
+        if connection.is_watched:
+            del self._watched[connection.descriptor]
+            self._epoll.unregister(connection.descriptor)
+            connection.is_watched = False
+
+    async def read(self, nursery: trio.Nursery) -> None:
+        """Serve who sends something, until a connection waits: from then on this task is that one's."""
+        if self._epoll is None:
+            return
+        rest = None
+        try:
+            with trio.CancelScope() as scope:
+                while rest is None:
+                    rest = self._serve(await self._ready(), scope)
+                nursery.start_soon(self.read, nursery)
+                await rest
+        except* RuntimeError:
+            log.exception(SPOILED)
+            if rest is None:
+                nursery.start_soon(self.read, nursery)
+
+    async def _ready(self) -> Any:
+        """Where something has come. While that happens quickly it is waited for awake, for a moment."""
+        awake_until = perf_counter() + AWAKE
+        while self._is_quick and perf_counter() < awake_until:
+            await trio.lowlevel.checkpoint()
+            if ready := self._epoll.poll(0):
+                return ready
+        await trio.lowlevel.wait_readable(self._epoll)
+        self._is_quick = perf_counter() < awake_until
+        return self._epoll.poll(0)
+
+    def _serve(self, ready: Iterable[tuple[int, int]], scope: trio.CancelScope) -> Rest | None:
+        """Serve, in one turn, the connections on which something has come, up to one that waits: what goes on with it.
+
+        Replies that leave together find their readers awake; to wake one, which is what a write to a reader that sleeps
+        has to do, costs several times as much.
+        """
+        rest, served, turn_ends = None, [], perf_counter() + TURN
+        for descriptor, _ in ready:
+            connection = self._watched[descriptor]
+            running = connection.serve(scope)
+            try:
+                trap = running.send(None)
+            except StopIteration:
+                served.append(connection)
+            else:
+                self.unwatch(connection)
+                rest = resume(running, trap)
+            if rest is not None or perf_counter() > turn_ends:
+                break  # what has come on the others is found again
+        for connection in served:
+            connection.flush_at_once()
+        return rest
+
+
+class Host(Struct, eq=False):
+    """What the connections of a service share."""
+
+    service: Service
+    nursery: trio.Nursery
+    reader: Reader
+    upgrade: Upgrade | None
+    date: bytes = b""
+    now: float = 0.0  # to the second
+    connections: set["Connection"] = set()
+
+
+class Connection:
+    """One client's connection: requests in order, each answered before the next is looked at.
+
+    It is served by one task at a time, and by one more while a request waits. While it waits for its client it has
+    none, where the reader can watch it.
+    """
+
+    def __init__(self, host: Host, accepted: socket, peer: str, tls: ssl.SSLContext | None) -> None:
+        self.since = trio.current_time()  # what it waits for, it has waited for since then
+        self.due = self.since + PATIENCE[HEAD]  # when it has taken too long
+        self.peer = network(peer)
+        self.listens = False  # to a stream that no request ends, or by a WebSocket
+        self.descriptor = accepted.fileno()
+        self.is_watched = False  # by the reader, as it waits for its client
+        self._host = host
+        self._socket = accepted
+        self._tcp = trio.SocketStream(trio.socket.from_stdlib_socket(accepted))
+        self._tls = trio.SSLStream(self._tcp, tls, server_side=True, https_compatible=True) if tls else None
+        local, scheme = accepted.getsockname()[0], "https" if tls else "http"
+        self._parser = RequestParser(host.service.admit, local, self.peer, scheme)
+        self._out: list[bytes] = []
+        self._open = True  # whether there will be another request
+        self._woken = False  # whether it is to wait for its client no more
+        self._waited = False  # whether its last request did; then the next may too, which takes a task
+        self._backlog = bytearray()
+
+    def drain(self) -> None:
+        """The server stops: nothing more is wanted of a connection on which nothing goes on."""
+        if self.due != inf and self._parser.stage is IDLE and not self._out:
+            self.wake()
+
+    def wake(self) -> None:
+        """End what waits for the client."""
+        self._woken = True
+        if self.is_watched:
+            self._take_a_task()
+        else:
+            trio.lowlevel.notify_closing(self._socket)
+
+    def close(self) -> None:
+        """End the connection, whatever goes on."""
+        self._host.reader.unwatch(self)
+        trio.lowlevel.notify_closing(self._socket)
+        self._socket.close()
+        self._host.connections.discard(self)
+
+    async def run(self, under_way: tuple[Exchange, Parsed] | None = None) -> None:
+        """Be the task of this connection; first give the response that is under way."""
+        with trio.CancelScope() as scope:
+            await self.serve(scope, under_way)
+
+    async def serve(self, scope: trio.CancelScope, under_way: tuple[Exchange, Parsed] | None = None) -> None:
+        """Read and answer, until a request waits, or the reader can watch for the next one.
+
+        Where a request waits, this task is that request's, and a fresh one gives the response, and reads.
+        """
+        goes_on = False
+        try:
+            if under_way is not None:
+                await self._attend(*under_way)
+            waits = await self._serve()
+            goes_on = self._open
+            if waits is not None:
+                self._host.nursery.start_soon(self.run, waits)
+                await waits[0].rest(scope)
+        except LOST as problem:
+            log.debug("a connection was lost: %r", problem)
+        except Exception:
+            log.exception("a connection failed")
+        finally:
+            if not goes_on:
+                self.close()
+
+    def flush_at_once(self) -> None:
+        """Write what was answered in the reader's turn. What does not go out so, a task writes."""
+        try:
+            self._write_at_once()
+        except OSError:
+            self.close()
+        if self._out and self.is_watched:
+            self._take_a_task()
+
+    def _take_a_task(self) -> None:
+        """Go on with what the reader has no time for."""
+        self._host.reader.unwatch(self)
+        self._host.nursery.start_soon(self.run)
+
+    async def _serve(self) -> tuple[Exchange, Parsed] | None:
+        """Answer what comes, up to a request that waits, or to the end, or until the reader watches for more."""
+        if self.is_watched:  # and has seen that something has come
+            await self._receive()
+        while (waits := await self._answer()) is None:
+            if not self._open or not self.is_watched:
+                await self._flush()
+            if not self._open:
+                if self._parser.failed:
+                    await let_go(self._tcp, LINGER_TIME)
+                return None
+            if self._parser.stage_began or self.due == inf:
+                self.since = self._host.now
+                self.due = self.since + PATIENCE[self._parser.stage]
+                self._parser.stage_began = False
+            if not (self.is_watched or self._tls or self._backlog or self._woken or self._waited):
+                self._host.reader.watch(self)
+            if self.is_watched:
+                return None
+            await self._receive()
+        return waits
+
+    async def _answer(self) -> tuple[Exchange, Parsed] | None:
+        """Answer the requests that have come, up to one that waits."""
+        parser, service = self._parser, self._host.service
+        while parser.requests and self._open:
+            parsed = parser.requests.popleft()
+            if service.server.access is not None and parsed.refused is None:
+                await self._flush()  # what was answered before need not wait for the verifier
+                parsed.refused = await service.bearers.identify(parsed)
+            if parsed.upgrade and parsed.refused is None:
+                await self._upgrade(parsed)
+                continue
+            if parsed.refused is not None:
+                service.note_refusal(parsed, parsed.refused)
+            answer = parsed.refused or service.answer(parsed, bytes(parsed.body))
+            if isinstance(answer, Reply):
+                self._put(answer, parsed)
+                self._waited = False
+                if len(answer.body) > PIECE:  # many small requests may have many large replies
+                    await self._flush()
+                continue
+            self.due, self._waited = inf, True
+            if isinstance(answer, Exchange):
+                # At once: this task must wait for nothing before what the request waits for.
+                return answer, parsed
+            self.listens = True
+            await self._attend(answer, parsed)
+            self.listens = False
+        if parser.expects and parser.stage is BODY:
+            parser.expects = False
+            self._out.append(b"HTTP/1.1 100 Continue\r\n\r\n")
+        return None
+
+    async def _receive(self) -> None:
+        """Read on."""
+        parser = self._parser
+        if self._backlog:
+            data, self._backlog = bytes(self._backlog), bytearray()
+        else:
+            data = await self._read()
+        if data:
+            parser.feed(data)
+        elif parser.stage is not IDLE and self.due < trio.current_time():
+            parser.fail(TOO_SLOW)
+        else:
+            self._open = False
+
+    # A response that takes its time
+
+    async def _attend(self, answer: Exchange | Feed, parsed: Parsed) -> None:
+        """Give a response, and watch meanwhile for the client's going away."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch, nursery.cancel_scope)
+            try:
+                await self._respond(answer, parsed, nursery)
+            except LOST:
+                self._open = False
+            nursery.cancel_scope.cancel()
+        if not self._open and isinstance(answer, Exchange):
+            answer.client_gone()
+        if self._host.service.stopping or len(self._backlog) > MAX_BACKLOG:
+            self._open = False
+
+    async def _watch(self, response: trio.CancelScope) -> None:
+        while data := await self._read():
+            if len(self._backlog) <= MAX_BACKLOG:
+                self._backlog += data
+        self._open = False
+        response.cancel()
+
+    async def _respond(self, answer: Exchange | Feed, parsed: Parsed, nursery: trio.Nursery) -> None:
+        await self._flush()  # the replies before
+        feed = await answer.response() if isinstance(answer, Exchange) else answer
+        self._put(feed, parsed)
+        if isinstance(feed, Reply):
+            return
+        async with feed.open(nursery):
+            await self._flush()
+            while block := await feed.next():
+                self._out.append(b"%x\r\n%b\r\n" % (len(block), block) if parsed.chunked else block)
+                await self._flush()
+        self._out.append(b"0\r\n\r\n" if parsed.chunked else b"")
+
+    async def _upgrade(self, parsed: Parsed) -> None:
+        """Hand the connection over to who speaks WebSocket. There is no other request on it."""
+        take = self._host.upgrade
+        if take is None or parsed.route != MCP:
+            self._put(refusal(400, "Upgrade: no WebSocket is served here"), parsed)
+            return
+        await self._flush()
+        self._open, self.due, self.listens = False, inf, True
+        head = parsed.encoded() + self._parser.rest
+        stream = self._tls or self._tcp
+        await take(stream, head, principal=parsed.principal, token=parsed.token, address=parsed.peer)
+
+    # Bytes
+
+    async def _read(self) -> bytes:
+        """What has come; nothing at the end, or when the connection is lost, or is to wait no more."""
+        try:
+            if self._woken:
+                return b""
+            if self._tls is not None:
+                return bytes(await self._tls.receive_some(CHUNK))
+            if not self.is_watched:
+                await trio.lowlevel.wait_readable(self._socket)
+            return self._socket.recv(CHUNK)
+        except BlockingIOError:  # nothing has come after all
+            self._host.reader.unwatch(self)
+            return await self._read()
+        except LOST:
+            return b""
+
+    def _put(self, reply: Reply | Feed, parsed: Parsed) -> None:
+        """Put a whole reply, or the head of a stream, into what is written next."""
+        status, framing, body = 200, b"Transfer-Encoding: chunked\r\n" if parsed.chunked else b"", b""
+        if isinstance(reply, Reply):
+            status, body = reply.status, reply.body
+            framing = b"Content-Length: %d\r\n" % len(body) if status != 204 else b""
+        service = self._host.service
+        if not parsed.keeps_alive or service.stopping or len(self._backlog) > MAX_BACKLOG:
+            self._open = False
+            framing += b"Connection: close\r\n"
+        headers = reply.headers + service.guard.cors(parsed)
+        self._out += (_first_lines(status, headers, self._host.date), framing, b"\r\n")
+        if parsed.method != b"HEAD":
+            self._out.append(body)
+
+    async def _flush(self) -> None:
+        """Write what is there: at once, if it goes out so."""
+        if self._tls is None:
+            self._write_at_once()
+        block, self._out = b"".join(self._out), []
+        for start in range(0, len(block), PIECE):
+            self.due = self._host.now + WRITE_TIME
+            await (self._tls or self._tcp).send_all(block[start : start + PIECE])
+            self.due = inf
+
+    def _write_at_once(self) -> None:
+        """Write as much as goes out without waiting."""
+        if self._out:
+            block, self._out = b"".join(self._out), []
+            with suppress(BlockingIOError):
+                block = block[self._socket.send(block) :]
+            if block:
+                self._out.append(block)
+
+
+@lru_cache(8)
+def _first_lines(status: int, headers: Fields, date: bytes) -> bytes:
+    lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+    return b"HTTP/1.1 %d %b\r\nDate: %b\r\n%b" % (status, HTTPStatus(status).phrase.encode(), date, lines)

@@ -1,0 +1,151 @@
+"""The reader of the native host: connections that wait for clients have no task, and none is held up by another."""
+
+import json
+import select
+from contextlib import AsyncExitStack
+
+import pytest
+import trio
+import trio.testing
+from http_wire import MODERN, Signals, Wire, make_server, message, modern_headers, request, site
+
+from mcp_trio import Server
+
+HAS_EPOLL = hasattr(select, "epoll")
+
+
+def call(tool: str, **arguments: object) -> bytes:
+    body = message("tools/call", {"name": tool, "arguments": arguments, "_meta": MODERN})
+    return request("POST", "/mcp", modern_headers(body), json.dumps(body).encode())
+
+
+ADD = call("add", a=1, b=2)
+
+
+async def answered(wire: Wire) -> str:
+    response = await wire.response()
+    assert response.status == 200, response.body
+    return str(response.json["result"]["content"][0]["text"])
+
+
+async def added(wire: Wire) -> None:
+    await wire.send(ADD)
+    assert await answered(wire) == "3"
+
+
+def tasks() -> int:
+    return trio.lowlevel.current_statistics().tasks_living
+
+
+@pytest.mark.skipif(not HAS_EPOLL, reason="where there is no epoll each connection has a task")
+async def test_connections_that_wait_for_their_clients_have_no_tasks() -> None:
+    async with site(make_server()) as there, AsyncExitStack() as wires:
+        before = tasks()
+        for _ in range(20):
+            await added(await wires.enter_async_context(there.wire()))
+        await trio.testing.wait_all_tasks_blocked()
+        assert tasks() == before
+
+
+@pytest.mark.skipif(not HAS_EPOLL, reason="where there is no epoll each connection has a task")
+async def test_a_connection_whose_request_waited_needs_no_task_again_after_one_that_did_not() -> None:
+    signals = Signals()
+    async with site(make_server(signals)) as there, there.wire() as wire:
+        before = tasks()
+        await wire.send(call("wait"))
+        await signals.begun.wait()
+        assert tasks() > before
+        signals.go.set()
+        assert await answered(wire) == "went"
+        await added(wire)
+        await trio.testing.wait_all_tasks_blocked()
+        assert tasks() == before
+
+
+async def test_other_connections_are_served_while_requests_wait() -> None:
+    signals = Signals()
+    async with site(make_server(signals)) as there, there.wire() as waiting, there.wire() as other:
+        await waiting.send(call("wait") + ADD)
+        await signals.begun.wait()
+        for _ in range(3):
+            await added(other)
+        signals.go.set()
+        assert await answered(waiting) == "went"
+        assert await answered(waiting) == "3"
+
+
+async def test_requests_that_come_together_are_all_answered_though_some_wait() -> None:
+    signals = Signals()
+    async with site(make_server(signals)) as there, AsyncExitStack() as wires:
+        some = [await wires.enter_async_context(there.wire()) for _ in range(12)]
+        for number, wire in enumerate(some):
+            await wire.send(call("wait") if number % 3 == 0 else ADD)
+        for number, wire in enumerate(some):
+            if number % 3:
+                assert await answered(wire) == "3"
+        signals.go.set()
+        for wire in some[::3]:
+            assert await answered(wire) == "went"
+
+
+async def test_who_does_not_read_holds_up_nobody() -> None:
+    async with (
+        site(make_server()) as there,
+        there.wire() as deaf,
+        there.wire() as other,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(deaf.send, call("echo", text="x" * 2**20) * 12)
+        await trio.testing.wait_all_tasks_blocked(0.02)
+        for _ in range(3):
+            await added(other)
+        for _ in range(12):
+            assert len(await answered(deaf)) == 2**20
+
+
+async def test_without_epoll_all_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(select, "epoll", raising=False)
+    signals = Signals()
+    async with site(make_server(signals)) as there, there.wire() as waiting, there.wire() as other:
+        await waiting.send(call("wait") + ADD)
+        await signals.begun.wait()
+        await other.send(ADD * 3)
+        assert [await answered(other) for _ in range(3)] == ["3"] * 3
+        there.stopping.set()
+        assert await other.ended()
+        signals.go.set()
+        assert await answered(waiting) == "went"
+        assert await waiting.ended()
+
+
+@pytest.mark.parametrize("waits", [0, 0.01])
+async def test_a_tool_that_leaves_a_cancel_scope_open_spoils_no_other_request(waits: float) -> None:
+    server = Server("leaky")
+
+    @server.tool
+    async def leaky(wait: float) -> str:
+        await trio.sleep(wait) if wait else None
+        trio.move_on_after(0.02).__enter__()
+        return "ok"
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    async with site(server) as there, there.wire() as other:
+        await added(other)
+        async with there.wire() as wire:
+            await wire.send(call("leaky", wait=waits))
+            assert await answered(wire) == "ok"
+            await trio.sleep(0.05)  # the scope that was left open has ended
+            await added(other)
+        async with there.wire() as another:
+            await added(another)
+
+
+async def test_the_end_of_the_host_ends_a_connection_in_the_middle_of_a_head() -> None:
+    async with site(make_server(grace=0.01)) as there, there.wire() as wire:
+        await wire.send(b"POST /mcp HT")
+        await trio.testing.wait_all_tasks_blocked()
+        there.stopping.set()
+        assert await wire.ended()
