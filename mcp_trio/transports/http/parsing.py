@@ -73,7 +73,7 @@ class RequestParser:
                 self._remember(data, self.requests[-1])
 
     def _take_usual(self, data: bytes) -> None:
-        """Take a whole request whose head is, byte by byte, that of one before: it reads as that did."""
+        """Take a whole request whose head is, byte by byte, that of one that was let in: it reads as that did."""
         request = copy(self._usual)
         request.body = data[len(self._usual_head) :]
         request.refused = self._admit(request)
@@ -88,7 +88,7 @@ class RequestParser:
         head = data[: len(data) - len(request.body)]
         ends = head.find(b"\r\n\r\n") == len(head) - 4 and head.count(b"\n") == head.count(b"\r\n")
         sized = request.headers.get(b"content-length") == b"%d" % len(request.body)
-        if ends and sized and request.keeps_alive and not request.upgrade:
+        if ends and sized and request.keeps_alive and not request.upgrade and request.refused is None:
             self._usual_head, self._usual_size, self._usual = head, len(data), copy(request)
             self._usual.body = b""
 

@@ -267,10 +267,16 @@ class Service:
         self._revisions = {revision.name.encode(): revision for revision in server.revisions.all}
 
     def admit(self, head: Head) -> Reply | None:
-        """Look at a head before there is a body: the refusal, where it need not come."""
-        head.route = self._routes.find(head) or ""
+        """Look at a head before there is a body: the refusal, where it need not come.
+
+        One that has its route was let in before, and is now looked at for how often it comes alone.
+        """
+        is_known = bool(head.route)
+        head.route = head.route or self._routes.find(head) or ""
         if self.server.keeper.rate and (reply := self._flood(head)):
             return reply
+        if is_known:
+            return None
         if not head.route:
             return refusal(404, "Nothing is served under this path")
         if head.route != endpoint.HEALTH and (reply := self.guard.check(head)):  # probes come by any name
