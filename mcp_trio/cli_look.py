@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, redirect_stdout
 from typing import Any
 
-import msgspec
 import trio
 
 from .cli_types import DEMO, PROG, SPEC_HELP, SPOKEN, Parser, at_terminal, client_arguments, token_of
@@ -100,13 +99,13 @@ async def call(options: argparse.Namespace) -> int:
     A tool that fails is exit code 1, in every revision whose results say so: the first one's do not.
     """
     from .terminal import answer, printed
-    from .values import arguments, named
+    from .values import arguments, from_json, named
 
     words = [None, *options.words] if options.command else options.words
     if len(words) < 2:
         raise Problem(f"call wants a target and a tool, as in: {PROG} call {CALL}")
     spec, name, *pairs = words
-    given = _object(options.json) if options.json else {}
+    given = from_json(options.json, "--json: one JSON object", Json) if options.json else {}
     asks: Json = {"capabilities": {"elicitation": {"form": {}}}, "answer": answer} if at_terminal() else {}
     async with _client(spec, options, **asks) as client:
         given = arguments(named(await client.list_tools(), name), pairs, given)
@@ -117,13 +116,6 @@ async def call(options: argparse.Namespace) -> int:
             nursery.cancel_scope.cancel()
     print(printed(result), file=sys.stderr if result.is_error else sys.stdout)
     return 1 if result.is_error else 0
-
-
-def _object(text: str) -> Json:
-    try:
-        return msgspec.json.decode(text, type=dict[str, Any])
-    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-        raise Problem(f"--json: one JSON object is wanted: {error}") from None
 
 
 async def _show_progress(client: Client) -> None:

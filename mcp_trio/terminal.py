@@ -100,7 +100,7 @@ def _shown(text: str) -> str:
 def _taken(item: Json) -> Iterator[tuple[str, str, str]]:
     """The arguments of a tool or a prompt: name, type and whether it must be there, description."""
     schema = item.get("inputSchema", {})
-    whole = Schema(schema, schema)
+    whole = Schema(schema)
     for name, about in schema.get("properties", {}).items():
         said = about if isinstance(about, dict) else {}
         default = f"default {msgspec.json.encode(said['default']).decode()}" if "default" in said else "optional"

@@ -32,7 +32,7 @@ def arguments(tool: Json, pairs: list[str], given: Json | None = None) -> Json:
     `key=value` is read as the schema has it, `key:=value` as JSON; where the value is @FILE it is what the file holds.
     `list=a list=b` are the items of one list, `point.x=1` is a property of an object.
     """
-    schema, typed = Schema(tool["inputSchema"], tool["inputSchema"]), dict(given or {})
+    schema, typed = Schema(tool["inputSchema"]), dict(given or {})
     by_key: dict[tuple[str, bool], list[str]] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
@@ -51,21 +51,33 @@ def arguments(tool: Json, pairs: list[str], given: Json | None = None) -> Json:
 
 def value_of(key: str, text: str, schema: Json) -> Any:
     """A value as a schema has it. Raises Problem."""
-    return _typed(key, text, Schema(schema, schema))
+    return _typed(key, text, Schema(schema))
+
+
+def from_json(text: str, what: str, type: Any = Any) -> Any:
+    """What a text is as JSON. Raises Problem, which begins with what is wanted."""
+    try:
+        return msgspec.json.decode(text, type=type)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        raise Problem(f"{what} is wanted: {error}") from None
 
 
 class Schema:
-    """What people have to know of a JSON Schema; `root` is where its references lead to."""
+    """What people have to know of a JSON Schema; `root` is where its references lead to, by default itself."""
 
-    def __init__(self, schema: Any, root: Json, met: frozenset[str] = frozenset()) -> None:
-        self._root = root
+    def __init__(self, schema: Any, root: Json | None = None, met: frozenset[str] = frozenset()) -> None:
         self._all: Json = schema if isinstance(schema, dict) else {}
+        self._root = root = self._all if root is None else root
         options = self._all.get("anyOf", []) + self._all.get("oneOf", [])
         reference = str(self._all.get("$ref", ""))
         if reference and reference not in met:  # so that no circle is endless
             _, _, kind, name = f"//{reference}".rsplit("/", 3)
             options, met = [root.get(kind, {}).get(name)], met | {reference}
         self._options = [Schema(option, root, met) for option in options]
+        self.properties: Json = {}  # what an object may have
+        for option in self._options:
+            self.properties |= option.properties
+        self.properties |= self._all.get("properties", {})
 
     @property
     def required(self) -> list[str]:
@@ -73,21 +85,17 @@ class Schema:
         return list(self._all.get("required", []))
 
     def names(self) -> str:
-        """What an object may have."""
-        return ", ".join(self._properties()) or "none"
-
-    def has(self, name: str) -> bool:
-        """Whether it says what this property of an object is."""
-        return name in self._properties()
+        """What an object may have, in words."""
+        return ", ".join(self.properties) or "none"
 
     def refuses(self, name: str) -> bool:
         """Whether an object may not have this."""
         is_closed = any(one._all.get("additionalProperties") is False for one in [self, *self._options])
-        return is_closed and not self.has(name)
+        return is_closed and name not in self.properties
 
     def property(self, name: str) -> Schema:
         """What is wanted of one of them."""
-        return Schema(self._properties().get(name), self._root)
+        return Schema(self.properties.get(name), self._root)
 
     def items(self) -> Schema:
         """What is wanted of a list's items."""
@@ -121,21 +129,14 @@ class Schema:
         kinds = [f"array of {of}" if of and kind == "array" else kind for kind in sorted(self.kinds())]
         return "|".join(kinds) or "anything"
 
-    def _properties(self) -> Json:
-        found: Json = {}
-        for option in self._options:
-            found |= option._properties()
-        found |= self._all.get("properties", {})
-        return found
-
 
 def _place(tool: Json, schema: Schema, key: str) -> tuple[list[str], Schema]:
     """Where a key stands, and what is wanted there."""
     first = key.partition(".")[0]
-    path = key.split(".") if schema.has(first) and not schema.has(key) else [key]
+    path = key.split(".") if first in schema.properties and key not in schema.properties else [key]
     for name in path:
         if schema.refuses(name):
-            hint = did_you_mean(name, schema.names().split(", "))
+            hint = did_you_mean(name, schema.properties)
             raise Problem(f"{tool['name']} has no argument {key!r}{hint}; its arguments are {schema.names()}")
         schema = schema.property(name)
     return path, schema
@@ -158,12 +159,7 @@ def _list(key: str, texts: list[str], wanted: Schema) -> list[Any]:
 
 def _value(key: str, text: str, wanted: Schema, as_json: bool) -> Any:
     text = _read(key, text[1:]) if text.startswith("@") else text
-    if not as_json:
-        return _typed(key, text, wanted)
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-        raise Problem(f"{key}:={_short(text)}: JSON is wanted: {error}") from None
+    return from_json(text, f"{key}:={_short(text)}: JSON") if as_json else _typed(key, text, wanted)
 
 
 def _read(key: str, name: str) -> str:
@@ -195,8 +191,8 @@ def _decoded(text: str, kinds: set[str]) -> Any:
     if "boolean" in kinds and text.lower() in ("true", "false"):
         return text.lower() == "true"
     try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return from_json(text, "JSON")
+    except Problem:
         return text
 
 

@@ -202,6 +202,12 @@ def test_schemas_of_other_servers_are_understood(schema, line, read):
     assert arguments({"name": "other", "inputSchema": schema}, [line]) == read
 
 
+def test_where_there_are_no_arguments_none_is_no_name_of_one():
+    nothing = {"name": "nothing", "inputSchema": {"type": "object", "additionalProperties": False}}
+    with pytest.raises(Problem, match=r"^nothing has no argument 'nome'; its arguments are none$"):
+        arguments(nothing, ["nome=1"])
+
+
 def test_a_tool_is_found_by_its_name_or_the_nearest_is_named():
     assert named([*TOOLS.values()], "wants") is TOOLS["wants"]
     with pytest.raises(Problem, match=r"no tool 'want' \(did you mean wants\?\), only everything, wants, closed"):
