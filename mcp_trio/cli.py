@@ -12,7 +12,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -324,17 +324,9 @@ async def _serve_and_say(
     start = partial(serve, server, stdio=stdio, **{name: value for name, value in chosen.items() if value})
     places = [place for place in (options.http, options.ws, options.console) if place]
     with listening(*places):
-        await _serve_beside(start, server.info.name, reloader)
-
-
-async def _serve_beside(start: Callable[..., Awaitable[None]], name: str, reloader: Reloader | None) -> None:
-    async with trio.open_nursery() as beside:
-        if reloader is not None:
-            beside.start_soon(reloader.follow)
-        async with trio.open_nursery() as nursery:
+        async with reloader.following() if reloader else nullcontext(), trio.open_nursery() as nursery:
             for url in await nursery.start(start):
-                print(f"Serving {name!r} on {url}", file=sys.stderr)
-        beside.cancel_scope.cancel()
+                print(f"Serving {server.info.name!r} on {url}", file=sys.stderr)
 
 
 def _explain(server: Server) -> None:

@@ -11,6 +11,8 @@ import inspect
 import linecache
 import os
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -40,13 +42,14 @@ class Reloader:
         if not self._modules():
             raise Problem(f"--reload has nothing of yours to watch in {spec}; it wants a file, as in run server.py")
 
-    async def follow(self) -> None:
-        """Reload whenever a file changes, until cancelled."""
+    @asynccontextmanager
+    async def following(self) -> AsyncIterator[None]:
+        """While it is entered, reload whenever a file changes."""
         async with trio.open_nursery() as nursery:
             stop = trio.Event()  # seen by the thread that watches, which a cancellation would wait for
             nursery.start_soon(self._watch, stop)
             try:
-                await trio.sleep_forever()
+                yield
             finally:
                 stop.set()
 
