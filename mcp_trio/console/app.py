@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import partial
 from importlib.resources import files
@@ -83,7 +83,7 @@ class Page:
         self.talk = watch.talk("console")
         self.scope = trio.CancelScope()
         self.calls: dict[str, trio.CancelScope] = {}
-        self.questions: dict[str, trio.MemorySendChannel[Json | None]] = {}  # what takes the answer to each
+        self._questions: dict[str, trio.MemorySendChannel[Json | None]] = {}  # what takes the answer to each
         self.told: list[Json] = []  # and not sent yet
         self._server, self._watch = server, watch
         self._seen = 0
@@ -120,8 +120,24 @@ class Page:
         self._seen = passed[-1].number if passed else self._seen
         return b"".join([jsonrpc.encode(line) + b"\n" for line in lines] or [b"\n"])
 
-    async def request(self, wanted: Wanted) -> None:
-        """Send a request; the page is told what came of it."""
+    def request(self, wanted: Wanted) -> None:
+        """Have a request sent; the page is told what came of it. Raises Refused."""
+        if len(self.calls) + len(self.told) >= MOST_CALLS or wanted.key in self.calls:
+            raise Refused(409, "Too many requests are under way, or one of them is this")
+        self.calls[wanted.key] = trio.CancelScope()
+        self.nursery.start_soon(self._request, wanted)
+
+    def cancel(self, wanted: Wanted) -> None:
+        """Cancel a request, where it has not ended."""
+        if wanted.key in self.calls:
+            self.calls[wanted.key].cancel()
+
+    def answer(self, wanted: Wanted) -> None:
+        """Answer a question, where it is asked still."""
+        with suppress(KeyError, trio.WouldBlock):
+            self._questions[wanted.key].send_nowait(wanted.result)
+
+    async def _request(self, wanted: Wanted) -> None:
         done: Json = {"done": wanted.key, "cancelled": True}
         with self.calls[wanted.key]:
             try:
@@ -137,12 +153,12 @@ class Page:
     async def _ask(self, method: str, params: Json) -> Json:
         """Put a question to the page. Raises RemoteError where nobody wants to answer it."""
         key = f"question-{next(self._numbers)}"
-        self.questions[key], answers = trio.open_memory_channel[Json | None](1)
+        self._questions[key], answers = trio.open_memory_channel[Json | None](1)
         self.tell({"asked": key, "method": method, "params": params})
         try:
             answer = await answers.receive()
         finally:
-            del self.questions[key]
+            del self._questions[key]
             self.tell({"settled": key})
         if answer is None:
             raise RemoteError(DECLINED)
@@ -176,8 +192,8 @@ class Console:
             self.app.add_url_rule(f"/{name}", name or "page", partial(_asset, name, self.token))
         self.app.add_url_rule("/events", "events", self._events)
         self.app.add_url_rule("/trace", "trace", self._trace)
-        for act in (self._request, self._cancel, self._answer):
-            self.app.add_url_rule(f"/{act.__name__.strip('_')}", act.__name__, act, methods=["POST"])
+        for act in (Page.request, Page.cancel, Page.answer):
+            self.app.add_url_rule(f"/{act.__name__}", act.__name__, partial(self._do, act), methods=["POST"])
 
     # Who may come in
 
@@ -240,34 +256,16 @@ class Console:
         name = {"Content-Disposition": f'attachment; filename="conversation-{number}.jsonl"'}
         return Response(trace.dump(), content_type="application/jsonl", headers=name)
 
-    async def _request(self) -> Response:
-        page, wanted = await self._wanted()
-        if len(page.calls) + len(page.told) >= MOST_CALLS or wanted.key in page.calls:
-            raise Refused(409, "Too many requests are under way, or one of them is this")
-        page.calls[wanted.key] = trio.CancelScope()
-        page.nursery.start_soon(page.request, wanted)
-        return Response(status=202)
-
-    async def _cancel(self) -> Response:
-        page, wanted = await self._wanted()
-        if wanted.key in page.calls:
-            page.calls[wanted.key].cancel()
-        return Response(status=202)
-
-    async def _answer(self) -> Response:
-        page, wanted = await self._wanted()
-        with suppress(KeyError, trio.WouldBlock):  # it is not asked any more
-            page.questions[wanted.key].send_nowait(wanted.result)
-        return Response(status=202)
-
-    async def _wanted(self) -> tuple[Page, Wanted]:
+    async def _do(self, act: Callable[[Page, Wanted], None]) -> Response:
+        """What a page wants."""
         try:
             wanted = msgspec.json.decode(await request.get_data(), type=Wanted)
         except NOT_THAT as problem:
             raise Refused(400, str(problem)) from None
         if (page := self.pages.get(wanted.page)) is None or page.scope.cancel_called:
             raise Refused(404, "This page is not open any more")
-        return page, wanted
+        act(page, wanted)
+        return Response(status=202)
 
     async def wind_up(self) -> None:
         """Let what runs finish, within the grace; then end every page, and wait a little for who reads on."""
