@@ -15,12 +15,13 @@ from functools import partial
 from importlib.resources import files
 from ipaddress import ip_address
 from itertools import count
+from typing import NoReturn
 
 import msgspec
 import trio
 from hypercorn.config import Config
 from hypercorn.trio import serve
-from quart import request
+from quart import abort, request
 from quart_trio import QuartTrio
 from quart_trio.wrappers import TrioResponse as Response
 
@@ -55,11 +56,9 @@ HEADERS = {
 }
 
 
-class Refused(Exception):
-    """What a request is answered with that cannot be served."""
-
-    def __init__(self, status: int, why: str) -> None:
-        self.status, self.why = status, why
+def refuse(status: int, why: str) -> NoReturn:
+    """End a request that cannot be served; it is answered with this."""
+    abort(Response(f"{why}\n", status, content_type="text/plain; charset=utf-8"))
 
 
 class Wanted(msgspec.Struct):
@@ -121,9 +120,9 @@ class Page:
         return b"".join([jsonrpc.encode(line) + b"\n" for line in lines] or [b"\n"])
 
     def request(self, wanted: Wanted) -> None:
-        """Have a request sent; the page is told what came of it. Raises Refused."""
+        """Have a request sent; the page is told what came of it."""
         if len(self.calls) + len(self.told) >= MOST_CALLS or wanted.key in self.calls:
-            raise Refused(409, "Too many requests are under way, or one of them is this")
+            refuse(409, "Too many requests are under way, or one of them is this")
         self.calls[wanted.key] = trio.CancelScope()
         self.nursery.start_soon(self._request, wanted)
 
@@ -187,7 +186,6 @@ class Console:
         self._server, self._watch, self._host = server, watch, host
         self.app.before_request(self._check)
         self.app.after_request(self._protect)
-        self.app.register_error_handler(Refused, _refuse)
         for name in ASSETS:
             self.app.add_url_rule(f"/{name}", name or "page", partial(_asset, name, self.token))
         self.app.add_url_rule("/events", "events", self._events)
@@ -201,12 +199,12 @@ class Console:
         """Refuse whoever does not have the token, and pages of other sites (CVE-2025-49596, DNS rebinding)."""
         origin = request.headers.get("Origin")
         if not self._is_ours(bare(request.host)):
-            raise Refused(421, f"Host {request.host[:100]!r} is not served here")
+            refuse(421, f"Host {request.host[:100]!r} is not served here")
         if origin is not None and origin != f"http://{request.host}":
-            raise Refused(403, f"Origin {origin[:100]!r} is not allowed")
+            refuse(403, f"Origin {origin[:100]!r} is not allowed")
         given = request.authorization.token if request.authorization else request.args.get("token")
         if not secrets.compare_digest((given or "").encode(), self.token.encode()):
-            raise Refused(401, "The token is missing or wrong: open the address that was printed, the whole of it")
+            refuse(401, "The token is missing or wrong: open the address that was printed, the whole of it")
 
     def _is_ours(self, name: str) -> bool:
         """Whether no foreign page can come under this name: where all addresses are served, any of them is ours."""
@@ -225,7 +223,7 @@ class Console:
     async def _events(self) -> Response:
         """The life of a page."""
         if len(self.pages) >= MOST_PAGES:
-            raise Refused(503, f"{MOST_PAGES} pages are open already")
+            refuse(503, f"{MOST_PAGES} pages are open already")
         revision = request.args.get("revision") or self._server.revisions.newest_opening.name
         response = Response(self._live(revision), content_type="application/x-ndjson")
         response.timeout = None
@@ -252,7 +250,7 @@ class Console:
         info = self._server.info
         trace = self._watch.trace(number, f"A conversation with {info.name}", f"{info.name} {info.version}")
         if trace is None:
-            raise Refused(404, "Of this conversation nothing is kept")
+            refuse(404, "Of this conversation nothing is kept")
         name = {"Content-Disposition": f'attachment; filename="conversation-{number}.jsonl"'}
         return Response(trace.dump(), content_type="application/jsonl", headers=name)
 
@@ -261,9 +259,9 @@ class Console:
         try:
             wanted = msgspec.json.decode(await request.get_data(), type=Wanted)
         except NOT_THAT as problem:
-            raise Refused(400, str(problem)) from None
+            refuse(400, str(problem))
         if (page := self.pages.get(wanted.page)) is None or page.scope.cancel_called:
-            raise Refused(404, "This page is not open any more")
+            refuse(404, "This page is not open any more")
         act(page, wanted)
         return Response(status=202)
 
@@ -283,10 +281,6 @@ class Console:
 async def _asset(name: str, token: str) -> Response:
     text = (files(__package__) / (name or "page.html")).read_text("utf-8").replace("{{token}}", token)
     return Response(text, content_type=f"text/{ASSETS[name]}; charset=utf-8")
-
-
-async def _refuse(refused: Refused) -> Response:
-    return Response(f"{refused.why}\n", refused.status, content_type="text/plain; charset=utf-8")
 
 
 async def serve_console(
