@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
@@ -139,12 +138,11 @@ def _of_tools(given: list[str]) -> list[str]:
 @contextmanager
 def _silence() -> Iterator[None]:
     """Nothing that a SPEC prints, in whatever way, is taken for a word."""
-    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    try:
-        with redirect_stdout(io.StringIO()):
+    kept = os.dup(1)
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+        os.dup2(nowhere.fileno(), 1)
+        try:
             yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
-        os.close(nowhere)
+        finally:
+            os.dup2(kept, 1)
+            os.close(kept)
