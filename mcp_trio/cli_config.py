@@ -11,7 +11,9 @@ import sys
 from contextlib import redirect_stdout, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from .cli_types import DEMO, PROG, SPEC_HELP, Parser, one_of
 from .client import is_url
@@ -19,20 +21,21 @@ from .loading import Problem, absolute, import_root, load
 from .protocol.model import Json
 
 
-class Host(NamedTuple):
+class Host(Struct, frozen=True):
     """How a host wants to be told of servers: where, under which key, and what an entry has besides."""
 
     file: str
     key: str = "mcpServers"
-    types: tuple[str, ...] = ()  # what it calls a command, and a URL, where it wants that said
+    starts: Json = {}  # what it wants said besides of a command, and of a URL
+    reaches: Json = {}
     url: str = "url"  # the key of a URL; nothing: it takes none there
 
 
 HOSTS = {
     "claude-desktop": Host("claude_desktop_config.json", url=""),
-    "claude-code": Host(".mcp.json", types=("stdio", "http")),
-    "cursor": Host(".cursor/mcp.json", types=("stdio",)),
-    "vscode": Host(".vscode/mcp.json", "servers", ("stdio", "http")),
+    "claude-code": Host(".mcp.json", starts={"type": "stdio"}, reaches={"type": "http"}),
+    "cursor": Host(".cursor/mcp.json", starts={"type": "stdio"}),
+    "vscode": Host(".vscode/mcp.json", "servers", {"type": "stdio"}, {"type": "http"}),
     "windsurf": Host("mcp_config.json", url="serverUrl"),
 }
 DEFAULT = "claude-desktop"
@@ -70,7 +73,7 @@ def config(options: argparse.Namespace) -> int:
     if not name:
         raise Problem("--name NAME is wanted: what the host is to call the server")
     if not options.http:
-        entry = _of_type(HOSTS[host].types[:1]) | _to_start(options.spec)
+        entry = HOSTS[host].starts | _to_start(options.spec)
     if options.into is None:
         print(json.dumps({HOSTS[host].key: {name: entry}}, indent=2, ensure_ascii=False))
     else:
@@ -90,11 +93,7 @@ def _to_reach(url: str, host: str) -> Json:
         raise Problem(f"--http wants a URL such as http://127.0.0.1:8000/mcp, not {url!r}")
     if not about.url:
         raise Problem(f"the file of {host} knows no URLs; give it a SPEC to start, or add the URL among its connectors")
-    return _of_type(about.types[1:]) | {about.url: url}
-
-
-def _of_type(types: tuple[str, ...]) -> Json:
-    return {"type": types[0]} if types else {}
+    return about.reaches | {about.url: url}
 
 
 def _to_start(spec: str | None) -> Json:
