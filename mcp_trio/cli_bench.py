@@ -8,7 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from . import values
 from .cli_types import DEMO, PROG, SPEC_HELP, SPOKEN, Parser, client_arguments, timeout, token_of
+from .client import is_url, transport_of
+from .terminal import as_json, bar
 
 if TYPE_CHECKING:
     from .bench.report import Report
@@ -61,8 +64,6 @@ def bench(options: argparse.Namespace) -> int:
 
     The exit code is 1 where calls have failed.
     """
-    from .terminal import as_json, bar
-
     numbers = options.at_once or AT_ONCE[_way(options)]
     total, spent = len(numbers) * options.seconds * (1 + WARM_UP), 0.0
 
@@ -83,8 +84,6 @@ def bench(options: argparse.Namespace) -> int:
 
 
 def _way(options: argparse.Namespace) -> str:
-    from .client import is_url, transport_of
-
     first = options.words[0] if options.words else ""
     return "stdio" if options.command or not is_url(first) else transport_of(first)
 
@@ -116,14 +115,13 @@ def _measured(options: argparse.Namespace, numbers: list[int], tell: Callable[[f
 def _load(server: Reached, words: list[str], trace: Trace | None) -> tuple[str, list[Request]]:
     """What the server is asked for, in words and as requests. Raises Problem."""
     from .bench.server import recorded, request
-    from .values import arguments, named
 
     if trace is not None:
         return f"the requests of {trace.path}", recorded(trace, server.revision)
     if not words:
         return "tools/list", [request("tools/list", {}, server.revision)]
-    tool = named(server.tools(), words[0])
-    params = {"name": words[0], "arguments": arguments(tool, words[1:])}
+    tool = values.named(server.tools(), words[0])
+    params = {"name": words[0], "arguments": values.arguments(tool, words[1:])}
     return " ".join(words), [request("tools/call", params, server.revision)]
 
 

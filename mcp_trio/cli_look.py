@@ -11,9 +11,11 @@ from typing import Any
 import trio
 
 from .cli_types import DEMO, PROG, SPEC_HELP, SPOKEN, Parser, at_terminal, client_arguments, token_of
-from .client import Client
+from .client import Client, RemoteError, connect, is_url
 from .loading import Problem, load
 from .protocol.model import Json
+from .terminal import answer, as_json, bar, printed, table
+from .values import arguments, from_json, named
 
 # An example of what `call` takes.
 CALL = "server.py add a=1 b=2"
@@ -22,13 +24,13 @@ CALL = "server.py add a=1 b=2"
 @asynccontextmanager
 async def _client(spec: str | None, options: argparse.Namespace, **about: Any) -> AsyncIterator[Client]:
     """A client of a TARGET. What the target prints goes to stderr."""
-    from . import client, testing
+    from . import testing
 
     revision = options.revision or SPOKEN
     with redirect_stdout(sys.stderr):
-        if options.command or client.is_url(spec):
+        if options.command or is_url(spec):
             about["token"] = token_of(options)
-            found = client.connect(options.command or str(spec), revision, **about)
+            found = connect(options.command or str(spec), revision, **about)
         else:
             found = testing.connect(load(DEMO if spec is None else spec), revision, **about)
         async with found as connected:
@@ -48,8 +50,6 @@ def inspect_arguments(parser: Parser) -> None:
 
 async def inspect(options: argparse.Namespace) -> int:
     """List the tools, resources, templates and prompts of a server."""
-    from .terminal import as_json, table
-
     async with _client(options.spec, options) as client:
         offered = {
             **client.server,
@@ -63,8 +63,6 @@ async def inspect(options: argparse.Namespace) -> int:
 
 
 async def _listed(list_all: Callable[[], Any]) -> list[Json]:
-    from .client import RemoteError
-
     try:
         return list(await list_all())
     except RemoteError as error:
@@ -98,9 +96,6 @@ async def call(options: argparse.Namespace) -> int:
 
     A tool that fails is exit code 1, in every revision whose results say so: the first one's do not.
     """
-    from .terminal import answer, printed
-    from .values import arguments, from_json, named
-
     words = [None, *options.words] if options.command else options.words
     if len(words) < 2:
         raise Problem(f"call wants a target and a tool, as in: {PROG} call {CALL}")
@@ -119,8 +114,6 @@ async def call(options: argparse.Namespace) -> int:
 
 
 async def _show_progress(client: Client) -> None:
-    from .terminal import bar
-
     heard = await client.hear("notifications/progress")
     with bar() as tell:
         while True:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from .cli_types import DEMO, PROG, SPEC_HELP, Parser, address, listening, one_of, timeout
+from .client import is_url, ungrouped
 from .loading import Problem
 from .terminal import bar, in_colour
 
@@ -150,7 +151,6 @@ def record(options: argparse.Namespace) -> int:
 
     The exit code is the server's.
     """
-    from .client import is_url
     from .trace.record import Recorder, create, record_stdio
     from .trace.taps import public
 
@@ -183,7 +183,6 @@ def record(options: argparse.Namespace) -> int:
 
 async def _record_network(url: str, spec: str, listen: str, recorder: Recorder) -> None:
     """Until a signal comes."""
-    from .client import ungrouped
     from .trace.hosts import on_a_port
     from .trace.record import record_network
 
