@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
 
 import trio
 from msgspec.structs import replace
@@ -29,21 +30,18 @@ from .cli_types import (
     address,
     at_terminal,
     leaves,
-    listed,
     listening,
-    must_be_a_pair,
-    must_lead_somewhere,
-    number,
     one_of,
-    port,
     rate,
     seconds,
-    switch,
     timeout,
 )
+from .client import RemoteError, ServerGone, is_url
+from .client_messages import NoMessage
 from .loading import Problem, did_you_mean, load, what_and_where
 from .logs import FORMATTERS
 from .protocol.revisions import PROFILES, REVISIONS
+from .serve import serve
 from .server.app import LIFESPAN_FAILED
 
 if TYPE_CHECKING:
@@ -127,11 +125,22 @@ def _run(name: str, words: list[str]) -> int:
     end = words.index("--") if "--" in words else len(words)
     options = parser.parse_intermixed_args(words[:end])
     for word in words[:end]:
-        must_lead_somewhere(word)
+        _must_lead_somewhere(word)
     options.command = words[end + 1 :]
     waits = inspect.iscoroutinefunction(command.run)
     code: int = trio.run(command.run, options) if waits else command.run(options)
     return code
+
+
+def _must_lead_somewhere(word: str) -> None:
+    """A URL, where a word is one, has a host, and a port that there is. Raises Problem."""
+    try:
+        parts = urlsplit(word) if is_url(word) else None
+        wrong = "" if parts is None or (parts.hostname and parts.port != 0) else "it has no host, or no port"
+    except ValueError as error:
+        wrong = str(error)
+    if wrong:
+        raise Problem(f"{word} is no URL of a server: {wrong}; one such as http://127.0.0.1:8000/mcp is wanted")
 
 
 def _failed(error: BaseException) -> int | None:
@@ -151,9 +160,6 @@ def _failed(error: BaseException) -> int | None:
 
 def _line(error: BaseException) -> str | None:
     """An exception in one line; None where it needs its traceback."""
-    from .client import RemoteError, ServerGone
-    from .client_messages import NoMessage
-
     if LIFESPAN_FAILED in getattr(error, "__notes__", ()):
         return f"{what_and_where(error)}, {LIFESPAN_FAILED}"
     if isinstance(error, RemoteError) and error.is_ours:
@@ -177,13 +183,39 @@ def _overview() -> str:
 # run
 
 
+def _port(text: str) -> int:
+    """The number of a port; 0 is any that is free."""
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"a port is wanted, a number up to 65535 such as 8000, not {text!r}")
+    return int(text)
+
+
+def _number(text: str) -> int:
+    """A whole number, at least 1."""
+    if not (text.isascii() and text.isdigit() and len(text) < 18 and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"a whole number is wanted, at least 1, not {text!r}")
+    return int(text)
+
+
+def _switch(text: str) -> bool:
+    """Whether something is to be."""
+    if (word := text.lower()) not in ("1", "true", "yes", "on", "0", "false", "no", "off"):
+        raise argparse.ArgumentTypeError(f"1 or 0 is wanted, not {text!r}")
+    return word in ("1", "true", "yes", "on")
+
+
+def _listed(text: str) -> list[str]:
+    """Words with commas between them."""
+    return text.split(",")
+
+
 def _run_arguments(parser: Parser) -> None:
     parser.description = f"{parser.description}\nEach flag can be given as MCP_TRIO_<NAME> in the environment too."
     parser.add_argument("spec", nargs="?", metavar="SPEC", help=SPEC_HELP)
     for name, help in SWITCHES.items():
         parser.add_argument(f"--{name.replace('_', '-')}", action="store_true", help=help)
     for name, (metavar, convert, help) in SETTINGS.items():
-        action = "extend" if convert is listed else "store"
+        action = "extend" if convert is _listed else "store"
         flags = [*SHORT.get(name, ()), f"--{name.replace('_', '-')}"]
         parser.add_argument(*flags, metavar=metavar, type=convert, action=action, help=help)
 
@@ -204,19 +236,19 @@ SETTINGS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         one_of(TRANSPORTS),
         f"{', '.join(TRANSPORTS)}: --stdio, --http or --ws in other words; sse is HTTP, which has /sse too",
     ),
-    "port": ("PORT", port, "for --transport, which is http then unless it is given (8000)"),
+    "port": ("PORT", _port, "for --transport, which is http then unless it is given (8000)"),
     "host": ("NAME", str, "for --transport, likewise (127.0.0.1)"),
     "path": ("PATH", str, "of the MCP endpoint on HTTP (/mcp)"),
-    "allowed_host": ("NAME", listed, "a name by which HTTP clients may come"),
-    "allowed_origin": ("URL", listed, "a site whose pages may come"),
+    "allowed_host": ("NAME", _listed, "a name by which HTTP clients may come"),
+    "allowed_origin": ("URL", _listed, "a site whose pages may come"),
     "token_file": ("FILE", str, "let those in over HTTP and WebSocket whose tokens it lists; `token` makes one"),
     "tls_cert": ("FILE", str, "serve HTTP over TLS, with this certificate"),
     "tls_key": ("FILE", str, "and this key"),
     "grace": ("SECONDS", seconds, "what running requests get at the end (5)"),
     "timeout": ("SECONDS", timeout, "for each tool, resource or prompt that has none of its own"),
     "rate": ("RATE", rate, "of calls, for each sender: 10/s, 100/m, 1000/h, with a burst 10/s:50"),
-    "max_in_flight": ("NUMBER", number, "how many requests may run at once"),
-    "max_result": ("BYTES", number, "of a result; texts that are longer are cut"),
+    "max_in_flight": ("NUMBER", _number, "how many requests may run at once"),
+    "max_result": ("BYTES", _number, "of a result; texts that are longer are cut"),
     "profile": ("NAME", one_of(PROFILES), "pocket: for small agents"),
     "log_level": ("LEVEL", one_of(LOG_LEVELS), ", ".join(LOG_LEVELS)),
     "log_format": ("FORMAT", one_of(FORMATTERS), "text, or json: an object a line"),
@@ -228,7 +260,7 @@ def _given(options: argparse.Namespace, names: Iterable[str]) -> list[str]:
 
 
 def _fill_from_environment(options: argparse.Namespace) -> None:
-    converters = {name: convert for name, (_, convert, _) in SETTINGS.items()} | dict.fromkeys(SWITCHES, switch)
+    converters = {name: convert for name, (_, convert, _) in SETTINGS.items()} | dict.fromkeys(SWITCHES, _switch)
     told = {*_given(options, converters)}
     # Where a flag says where to serve, variables that say it in the other way do not count.
     told |= {name for one, other in ((PLACES, IN_WORDS), (IN_WORDS, PLACES)) if told & {*one} for name in other}
@@ -259,7 +291,6 @@ def _settle_where(options: argparse.Namespace) -> None:
 
 def _serve(options: argparse.Namespace) -> int:
     """Serve a SPEC, or the demo server."""
-    from .client import is_url
     from .transports.stdio import claim
 
     if options.command:
@@ -312,12 +343,10 @@ def _reloader(server: Server, spec: str | None) -> Reloader:
 async def _serve_and_say(
     server: Server, options: argparse.Namespace, stdio: bool | tuple[int, int], reloader: Reloader | None
 ) -> None:
-    from .serve import serve
-
     if (options.tls_cert is None) != (options.tls_key is None):
         raise Problem("--tls-cert and --tls-key go together")
     if options.tls_cert is not None:
-        must_be_a_pair(options.tls_cert, options.tls_key)
+        _must_be_a_pair(options.tls_cert, options.tls_key)
     chosen = {name: getattr(options, name) for name in ("http", "ws", "console", "http_engine", "path", "cors")}
     chosen |= {"allowed_hosts": options.allowed_host, "allowed_origins": options.allowed_origin}
     chosen["tls"] = options.tls_cert and (options.tls_cert, options.tls_key)
@@ -327,6 +356,18 @@ async def _serve_and_say(
         async with reloader.following() if reloader else nullcontext(), trio.open_nursery() as nursery:
             for url in await nursery.start(start):
                 print(f"Serving {server.info.name!r} on {url}", file=sys.stderr)
+
+
+def _must_be_a_pair(certificate: str, key: str) -> None:
+    """Files that TLS can be served with. Raises Problem."""
+    import ssl
+
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
+    except OSError as error:
+        missing = next((file for file in (certificate, key) if not os.path.isfile(file)), None)
+        why = f"there is no file {missing}" if missing else f"they are no certificate and its key ({error})"
+        raise Problem(f"--tls-cert {certificate} and --tls-key {key} cannot be used: {why}") from None
 
 
 def _explain(server: Server) -> None:

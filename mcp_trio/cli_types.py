@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
-from urllib.parse import urlsplit
 
 from . import serve
 from .loading import FORMS, NAMES, Problem, did_you_mean
@@ -51,13 +50,6 @@ def readable(read: Callable[[str], Any]) -> Callable[[str], str]:
 address, rate = readable(serve.address), readable(read_rate)
 
 
-def port(text: str) -> int:
-    """The number of a port; 0 is any that is free."""
-    if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"a port is wanted, a number up to 65535 such as 8000, not {text!r}")
-    return int(text)
-
-
 def seconds(text: str) -> float:
     """A number of seconds."""
     try:
@@ -76,13 +68,6 @@ def timeout(text: str) -> float:
     return number
 
 
-def number(text: str) -> int:
-    """A whole number, at least 1."""
-    if not (text.isascii() and text.isdigit() and len(text) < 18 and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"a whole number is wanted, at least 1, not {text!r}")
-    return int(text)
-
-
 class one_of:
     """One of some words."""
 
@@ -95,18 +80,6 @@ class one_of:
             hint = did_you_mean(text, self.words)
             raise argparse.ArgumentTypeError(f"{' or '.join(self.words)} is wanted, not {text!r}{hint}")
         return word
-
-
-def switch(text: str) -> bool:
-    """Whether something is to be."""
-    if (word := text.lower()) not in ("1", "true", "yes", "on", "0", "false", "no", "off"):
-        raise argparse.ArgumentTypeError(f"1 or 0 is wanted, not {text!r}")
-    return word in ("1", "true", "yes", "on")
-
-
-def listed(text: str) -> list[str]:
-    """Words with commas between them."""
-    return text.split(",")
 
 
 def client_arguments(parser: Parser) -> None:
@@ -123,31 +96,6 @@ def token_of(options: argparse.Namespace) -> str:
 def at_terminal() -> bool:
     """Whether somebody may type."""
     return sys.stdin is not None and sys.stdin.isatty()
-
-
-def must_lead_somewhere(word: str) -> None:
-    """A URL, where a word is one, has a host, and a port that there is. Raises Problem."""
-    from .client import is_url
-
-    try:
-        parts = urlsplit(word) if is_url(word) else None
-        wrong = "" if parts is None or (parts.hostname and parts.port != 0) else "it has no host, or no port"
-    except ValueError as error:
-        wrong = str(error)
-    if wrong:
-        raise Problem(f"{word} is no URL of a server: {wrong}; one such as http://127.0.0.1:8000/mcp is wanted")
-
-
-def must_be_a_pair(certificate: str, key: str) -> None:
-    """Files that TLS can be served with. Raises Problem."""
-    import ssl
-
-    try:
-        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
-    except OSError as error:
-        missing = next((file for file in (certificate, key) if not os.path.isfile(file)), None)
-        why = f"there is no file {missing}" if missing else f"they are no certificate and its key ({error})"
-        raise Problem(f"--tls-cert {certificate} and --tls-key {key} cannot be used: {why}") from None
 
 
 # What keeps one from listening, and what to do about it.
