@@ -15,7 +15,7 @@ import trio
 from .client import RemoteError
 from .loading import Problem
 from .protocol.model import Json
-from .values import Schema, value_of
+from .values import Schema, typed
 
 # Says how much is done, of how much, and what.
 Tell = Callable[[float, float | None, str], None]
@@ -161,7 +161,7 @@ async def answer(method: str, params: Json) -> Json:
             if not line.strip() and name not in schema.get("required", []):
                 break
             try:
-                content |= {name: value_of(name, line.strip(), field)} if line.strip() else {}
+                content |= {name: typed(name, line.strip(), Schema(field))} if line.strip() else {}
             except Problem as problem:
                 print(problem, file=sys.stderr)
     return {"action": "accept", "content": content}

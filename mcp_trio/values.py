@@ -32,7 +32,7 @@ def arguments(tool: Json, pairs: list[str], given: Json | None = None) -> Json:
     `key=value` is read as the schema has it, `key:=value` as JSON; where the value is @FILE it is what the file holds.
     `list=a list=b` are the items of one list, `point.x=1` is a property of an object.
     """
-    schema, typed = Schema(tool["inputSchema"]), dict(given or {})
+    schema, made = Schema(tool["inputSchema"]), dict(given or {})
     by_key: dict[tuple[str, bool], list[str]] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
@@ -42,16 +42,11 @@ def arguments(tool: Json, pairs: list[str], given: Json | None = None) -> Json:
     for (key, as_json), texts in by_key.items():
         path, wanted = _place(tool, schema, key)
         value = _list(key, texts, wanted) if len(texts) > 1 else _value(key, texts[0], wanted, as_json)
-        _put(typed, key, path, value)
-    if missing := [name for name in schema.required if name not in typed]:
+        _put(made, key, path, value)
+    if missing := [name for name in schema.required if name not in made]:
         wants = " ".join(f"{name}={schema.property(name).wanted().upper()}" for name in missing)
         raise Problem(f"{tool['name']} wants {wants}")
-    return typed
-
-
-def value_of(key: str, text: str, schema: Json) -> Any:
-    """A value as a schema has it. Raises Problem."""
-    return _typed(key, text, Schema(schema))
+    return made
 
 
 def from_json(text: str, what: str, type: Any = Any) -> Any:
@@ -142,13 +137,13 @@ def _place(tool: Json, schema: Schema, key: str) -> tuple[list[str], Schema]:
     return path, schema
 
 
-def _put(typed: Json, key: str, path: list[str], value: Any) -> None:
+def _put(made: Json, key: str, path: list[str], value: Any) -> None:
     *outer, last = path
     for name in outer:
-        typed = typed.setdefault(name, {})
-        if not isinstance(typed, dict):
+        made = made.setdefault(name, {})
+        if not isinstance(made, dict):
             raise Problem(f"{key}: {name} is given besides, and as no object")
-    typed[last] = typed[last] | value if isinstance(typed.get(last), dict) and isinstance(value, dict) else value
+    made[last] = made[last] | value if isinstance(made.get(last), dict) and isinstance(value, dict) else value
 
 
 def _list(key: str, texts: list[str], wanted: Schema) -> list[Any]:
@@ -159,7 +154,7 @@ def _list(key: str, texts: list[str], wanted: Schema) -> list[Any]:
 
 def _value(key: str, text: str, wanted: Schema, as_json: bool) -> Any:
     text = _read(key, text[1:]) if text.startswith("@") else text
-    return from_json(text, f"{key}:={_short(text)}: JSON") if as_json else _typed(key, text, wanted)
+    return from_json(text, f"{key}:={_short(text)}: JSON") if as_json else typed(key, text, wanted)
 
 
 def _read(key: str, name: str) -> str:
@@ -172,12 +167,15 @@ def _read(key: str, name: str) -> str:
         raise Problem(f"{key}=@{name}: this file holds no text in UTF-8") from None
 
 
-def _typed(key: str, text: str, wanted: Schema) -> Any:
-    """A value: as it stands where a string may stand, else JSON; a list of one where nothing but a list is wanted."""
+def typed(key: str, text: str, wanted: Schema) -> Any:
+    """A value: as it stands where a string may stand, else JSON; a list of one where nothing but a list is wanted.
+
+    Raises Problem.
+    """
     kinds = wanted.kinds()
     value = text if "string" in kinds else _decoded(text, kinds)
     if "array" in kinds and kinds.isdisjoint(_kinds_of(value)) and "array" not in wanted.items().kinds():
-        return [_typed(key, text, wanted.items())]
+        return [typed(key, text, wanted.items())]
     if kinds and kinds.isdisjoint(_kinds_of(value)):
         raise Problem(f"{key}={_short(text)}: {' or '.join(sorted(kinds))} is wanted, as JSON")
     choices = wanted.choices()
