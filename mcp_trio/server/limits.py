@@ -183,13 +183,13 @@ class Keeper:
 
     def check(self, request: "Request") -> None:
         """Refuse a request while too many are under way. Raises TooManyCalls."""
-        conversation, most, most_of_one = request.conversation, MOST_AT_ONCE, MOST_OF_ONE
         if request.call.method == LISTENS:
-            total, own = self._apart.get(LISTENS, 0), self._apart.get((LISTENS, _whose(request)), 0)
+            most, most_of_one = MOST_AT_ONCE, MOST_OF_ONE
+            total, own = [self._apart.get(place, 0) for place in _places(request)]
         else:
             most, most_of_one = self._limits.max_in_flight, self._limits.max_in_flight_per_connection
-            total, own = self.total, conversation.under_way
-            if not conversation.lasts:
+            total, own = self.total, request.conversation.under_way
+            if not request.conversation.lasts:
                 own = self._apart.get(("sender", sender(request)), 0)
         if total >= most or own >= most_of_one:
             raise busy(most if total >= most else most_of_one, "requests")
@@ -242,15 +242,10 @@ class Keeper:
         return wait
 
 
-def _whose(request: "Request") -> Hashable:
-    """Whose connection it is: that of a conversation, or where it is but a message, the sender's."""
-    return request.conversation if request.conversation.lasts else sender(request)
-
-
 def _places(request: "Request") -> Sequence[Hashable]:
     """Where a request is counted, besides in all and by its conversation."""
     if request.call.method == LISTENS:
-        return LISTENS, (LISTENS, _whose(request))
+        return LISTENS, (LISTENS, request.conversation if request.conversation.lasts else sender(request))
     places: list[Hashable] = [] if request.conversation.lasts else [("sender", sender(request))]
     return places if request.tool is None else [*places, ("tool", request.tool)]
 
