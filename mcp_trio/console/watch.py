@@ -121,11 +121,10 @@ class Watch:
 
     def visitor(self, data: bytes) -> Talk:
         """The conversation of a message over HTTP that is of no session: a new one, or that of a client's name."""
-        name, begins = client_of(data), b'"initialize"' in data
-        talk = (None if begins else self._known.pop(name, None)) or self.talk("http")
-        if begins:
-            return talk
-        self._known[name] = talk
+        if b'"initialize"' in data:
+            return self.talk("http")
+        name = client_of(data)
+        talk = self._known[name] = self._known.pop(name) if name in self._known else self.talk("http")
         if len(self._known) > MOST_CLIENTS:
             del self._known[next(iter(self._known))]
         return talk
