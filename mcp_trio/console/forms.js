@@ -8,6 +8,12 @@ export class Fault extends Error {
     super(text);
     this.field = field;
   }
+
+  // Say it where it belongs.
+  show() {
+    this.field.fault([], this.message);
+    this.field.focus();
+  }
 }
 
 export function make(tag, attributes = {}, ...children) {
@@ -81,12 +87,22 @@ export function field(schema, about, root = schema) {
   return raw(plain, about);
 }
 
+// A place for what is wrong, which is there when something is.
+export function complaint(tag, attributes) {
+  const element = make(tag, { ...attributes, hidden: true });
+  const complain = (text) => {
+    element.textContent = text ?? "";
+    element.hidden = !text;
+  };
+  return { element, complain };
+}
+
 // What every field has: a label, a description, a place for what is wrong with it.
 function framed(schema, about, input, kind, read, fill) {
   const id = `field-${++numbers}`;
   input.id = id;
   const note = schema.description && make("div", { class: "note", id: `${id}-note` }, schema.description);
-  const wrong = make("div", { class: "fault", id: `${id}-fault`, hidden: true });
+  const { element: wrong, complain } = complaint("div", { class: "fault", id: `${id}-fault` });
   const marks = [kind && make("span", { class: "kind" }, kind), about.required && make("span", { class: "required" }, "required")];
   const label = make("label", { for: id }, about.label ?? schema.title ?? about.name, ...marks);
   const element = make("div", { class: "field" }, label, note, input, wrong);
@@ -97,8 +113,7 @@ function framed(schema, about, input, kind, read, fill) {
     element, read, fill,
     focus: () => input.focus(),
     fault(path, text) {
-      wrong.textContent = text ?? "";
-      wrong.hidden = !text;
+      complain(text);
       if (text) input.setAttribute("aria-invalid", "true");
       else input.removeAttribute("aria-invalid");
       describe();
@@ -213,14 +228,10 @@ export function raw(schema, about) {
 
 function fieldset(schema, about, ...children) {
   const note = schema.description && make("div", { class: "note" }, schema.description);
-  const wrong = make("div", { class: "fault", hidden: true, role: "alert" });
+  const { element: wrong, complain: fault } = complaint("div", { class: "fault", role: "alert" });
   const mark = about.required && make("span", { class: "required" }, "required");
   const legend = make("legend", {}, about.label ?? schema.title ?? about.name ?? "", mark);
   const element = make("fieldset", { tabindex: -1 }, legend, note, wrong, ...children);
-  const fault = (text) => {
-    wrong.textContent = text ?? "";
-    wrong.hidden = !text;
-  };
   return { element, fault };
 }
 

@@ -1,7 +1,7 @@
 // The console's page: what the server offers, forms for it, what came of it, and every message that passes.
 // It speaks to its own backend alone: one response that does not end, of JSON by line, and POSTs.
 
-import { Fault, field, group, make, raw, wholeForm } from "./forms.js?token={{token}}";
+import { Fault, complaint, field, group, make, raw, wholeForm } from "./forms.js?token={{token}}";
 import { asWire, content, json, plain, result, value } from "./results.js?token={{token}}";
 
 const token = "{{token}}";
@@ -78,6 +78,9 @@ async function post(act, wanted) {
   const response = await fetch(act, { method: "POST", headers: { ...headers, "Content-Type": "application/json" }, body });
   if (!response.ok) throw new Error((await response.text()).trim());
 }
+
+// The same, where nothing waits for it
+const tell = (act, wanted) => post(act, wanted).catch((problem) => say(problem.message));
 
 // One request: a promise of {result}, {error} or {cancelled}. `progress` hears how far it is.
 function request(method, params = {}, { key = `call-${++numbers}`, progress } = {}) {
@@ -180,7 +183,7 @@ function choose(kind, item, moves = false) {
   chosen = `${kind.kind} ${item[kind.key]}`;
   show();
   const shows = { tool: toolForm, resource: resourceForm, template: templateForm, prompt: promptForm };
-  $("chosen").replaceChildren(...heading(kind, item), ...shows[kind.kind](item));
+  $("chosen").replaceChildren(...heading(kind, item), shows[kind.kind](item));
   if (!moves) return;
   $("chosen-title").focus();
   if (matchMedia("(max-width: 759px)").matches) $("chosen").scrollIntoView();
@@ -197,9 +200,10 @@ function heading(kind, item) {
     item.mimeType,
   ].filter(Boolean);
   const name = item[kind.key];
+  const title = item.title ?? notes.title ?? item.name ?? name;
   return [
-    make("h2", { id: "chosen-title", tabindex: -1 }, item.title ?? notes.title ?? item.name ?? name),
-    (item.title ?? notes.title ?? item.name ?? name) !== name ? make("code", { class: "dim" }, name) : "",
+    make("h2", { id: "chosen-title", tabindex: -1 }, title),
+    title !== name ? make("code", { class: "dim" }, name) : "",
     badges.length ? make("ul", { class: "badges", "aria-label": "Notes" }, ...badges.map((badge) => make("li", {}, badge))) : "",
     item.description ? make("p", { class: "description text" }, item.description) : "",
   ];
@@ -208,11 +212,7 @@ function heading(kind, item) {
 // A form that sends its value; `send` gives a promise of an error's text that belongs to a field, or of nothing.
 function formOf(schema, label, send, about) {
   const fields = wholeForm(schema, about);
-  const problem = make("p", { class: "problem", role: "alert", hidden: true });
-  const complain = (text) => {
-    problem.textContent = text ?? "";
-    problem.hidden = !text;
-  };
+  const { element: problem, complain } = complaint("p", { class: "problem", role: "alert" });
   const turn = make("button", { type: "button", "aria-pressed": String(fields.asJson) }, "As JSON");
   turn.addEventListener("click", () => {
     try {
@@ -235,11 +235,10 @@ function formOf(schema, label, send, about) {
       if (fault && form.isConnected && !fields.blame(fault)) complain(fault);
     } catch (fault) {
       if (!(fault instanceof Fault)) throw fault;
-      fault.field.fault([], fault.message);
-      fault.field.focus();
+      fault.show();
     }
   });
-  return [form];
+  return form;
 }
 
 // Whether a text says that arguments are wrong, and where
@@ -265,9 +264,11 @@ function resourceForm(item) {
 // The variables of a URI template, of its simple kinds (RFC 6570)
 const VARIABLE = /\{([+#./;?&]?)([^}]+)\}/g;
 
+const variables = (names) => names.split(",").map((name) => name.replace(/[*]$|:\d+$/, ""));
+
 function expand(template, given) {
   return template.replace(VARIABLE, (_, operator, names) => {
-    const pairs = names.split(",").map((name) => name.replace(/[*]$|:\d+$/, "")).filter((name) => given[name] !== undefined);
+    const pairs = variables(names).filter((name) => given[name] !== undefined);
     const encode = (text) => (operator === "+" || operator === "#" ? encodeURI(text) : encodeURIComponent(text));
     if (operator === "?" || operator === "&" || operator === ";") return pairs.map((name, at) => `${at === 0 ? operator : operator === "?" ? "&" : operator}${name}=${encodeURIComponent(given[name])}`).join("");
     const first = operator === "+" ? "" : operator;
@@ -294,14 +295,13 @@ function textsForm(label, names, ref, send) {
     type: "object", additionalProperties: false, required: names.filter(({ required }) => required).map(({ name }) => name),
     properties: Object.fromEntries(names.map(({ name, title, description }) => [name, { type: "string", title, description }])),
   };
-  const made = formOf(schema, label, send, { completes: completesOf(ref, others) });
-  [form] = made;
+  form = formOf(schema, label, send, { completes: completesOf(ref, others) });
   form.querySelectorAll(".field").forEach((one, at) => (one.dataset.name = names[at].name));
-  return made;
+  return form;
 }
 
 function templateForm(item) {
-  const found = [...item.uriTemplate.matchAll(VARIABLE)].flatMap(([, operator, names]) => names.split(",").map((name) => ({ name: name.replace(/[*]$|:\d+$/, ""), required: !"?&;".includes(operator || " ") })));
+  const found = [...item.uriTemplate.matchAll(VARIABLE)].flatMap(([, operator, names]) => variables(names).map((name) => ({ name, required: !"?&;".includes(operator || " ") })));
   const names = [...new Map(found.map((one) => [one.name, one])).values()];
   return textsForm("Read", names, { type: "ref/resource", uri: item.uriTemplate }, (given) => read(expand(item.uriTemplate, given)).then(() => null));
 }
@@ -329,7 +329,7 @@ async function run(title, method, params, given) {
   $("results").prepend(article);
   cancel.addEventListener("click", () => {
     cancel.disabled = true;
-    post("cancel", { key }).catch((problem) => say(problem.message));
+    tell("cancel", { key });
   });
   const progress = ({ progress: far, total, message }) => {
     if (total > 0) bar.max = total;
@@ -400,7 +400,7 @@ function settle(key) {
 function withdraw(id) {
   const about = asked.get(id);
   const one = [current, ...questions].find((question) => question && JSON.stringify(question.params) === about);
-  if (one) post("answer", { key: one.asked, result: null }).catch((problem) => say(problem.message));
+  if (one) tell("answer", { key: one.asked, result: null });
 }
 
 function close() {
@@ -410,17 +410,16 @@ function close() {
 }
 
 function answer(given) {
-  const { asked } = current;
-  post("answer", { key: asked, result: given }).catch((problem) => say(problem.message));
+  tell("answer", { key: current.asked, result: given });
   close();
 }
 
-const isForm = () => current?.method === "elicitation/create";
+const refuse = () => answer(current.method === "elicitation/create" ? { action: "cancel" } : null);
 $("question-decline").addEventListener("click", () => answer({ action: "decline" }));
-$("question-cancel").addEventListener("click", () => answer(isForm() ? { action: "cancel" } : null));
+$("question-cancel").addEventListener("click", refuse);
 $("question").addEventListener("cancel", (event) => {
   event.preventDefault();
-  if (current) answer(isForm() ? { action: "cancel" } : null);
+  if (current) refuse();
 });
 $("question-form").addEventListener("submit", (event) => {
   event.preventDefault();
@@ -430,8 +429,7 @@ $("question-form").addEventListener("submit", (event) => {
     answer(made(fields?.read()));
   } catch (fault) {
     if (!(fault instanceof Fault)) throw fault;
-    fault.field.fault([], fault.message);
-    fault.field.focus();
+    fault.show();
   }
 });
 
