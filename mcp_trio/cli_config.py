@@ -186,8 +186,7 @@ def _write(path: Path, text: str) -> None:
     """All of it or nothing."""
     written = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with suppress(FileExistsError):
-            path.parent.mkdir()
+        path.parent.mkdir(exist_ok=True)
         written.write_bytes(text.encode())
         if path.exists():
             shutil.copymode(path, written)

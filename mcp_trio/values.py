@@ -73,11 +73,7 @@ class Schema:
         for option in self._options:
             self.properties |= option.properties
         self.properties |= self._all.get("properties", {})
-
-    @property
-    def required(self) -> list[str]:
-        """What an object must have."""
-        return list(self._all.get("required", []))
+        self.required = self._all.get("required", [])  # of them
 
     def names(self) -> str:
         """What an object may have, in words."""
