@@ -256,7 +256,7 @@ class HttpWire:
         headers = [(b"Content-Type", b"application/json"), *self._headers(parts[0] if parts else {})]
         with trio.CancelScope() as scope:
             self._posts.update(dict.fromkeys(ids, scope))
-            await self._exchange(b"POST", headers, message, owed, accepted)
+            await self._exchange(headers, message, owed, accepted)
         for id in ids:
             self._posts.pop(id, None)
 
@@ -266,17 +266,15 @@ class HttpWire:
         wanted = self._mirrors.get(str(_at(message, "params", "name")), ()) if is_call else ()
         return [accept, *(mirrored(message, wanted) or self._session)]
 
-    async def _exchange(
-        self, method: bytes, headers: Fields, message: bytes, owed: list[Json], accepted: trio.Event
-    ) -> None:
-        """Ask, and hand on what comes.
+    async def _exchange(self, headers: Fields, message: bytes, owed: list[Json], accepted: trio.Event) -> None:
+        """Post a message, or without one listen, and hand on what comes.
 
         A stream that ends is asked for again with GET: the session's own always, another where it still owes replies.
         """
         listens, opens = not message, any(part["method"] == "initialize" for part in owed)
-        last_id, retry = "", None
+        parser = Parser()
         while True:
-            parser = Parser(last_id, retry)
+            method = b"POST" if message else b"GET"
             try:
                 async with self._connections.request(method, self._target, headers, message) as response:
                     if not opens:
@@ -293,14 +291,15 @@ class HttpWire:
                     return
             finally:
                 accepted.set()
-            last_id, retry = parser.last_id, parser.retry
-            if not listens and not (last_id and self._session):
+            if not (parser.last_id and self._session):
                 self._fail(owed, "the stream ended before the reply")
             if not listens and not owed:
                 return
-            await trio.sleep(PATIENCE if retry is None else retry / 1000)
-            method, message = b"GET", b""
-            headers = [*self._headers({}), *([(b"Last-Event-ID", last_id.encode())] if last_id else [])]
+            await trio.sleep(PATIENCE if parser.retry is None else parser.retry / 1000)
+            parser = Parser(parser.last_id, parser.retry)
+            headers, message = self._headers({}), b""
+            if parser.last_id:
+                headers.append((b"Last-Event-ID", parser.last_id.encode()))
 
     def _take(self, message: bytes, owed: list[Json], response: Response) -> None:
         """Hand a message on; a request that it answers is owed no more."""
@@ -325,7 +324,7 @@ class HttpWire:
         if session := response.headers.get(b"mcp-session-id"):
             self._session.append((b"Mcp-Session-Id", session))
         self._accepted = trio.Event()
-        self.nursery.start_soon(self._exchange, b"GET", self._headers({}), b"", [], self._accepted)
+        self.nursery.start_soon(self._exchange, self._headers({}), b"", [], self._accepted)
 
     def _fail(self, owed: list[Json], what: str, body: bytes = b"") -> None:
         """Whoever waits for a reply hears what came in its place."""
