@@ -24,7 +24,7 @@ from .protocol.revisions import REVISIONS
 from .transports.lines import Lines
 
 NEWEST = REVISIONS[-1].name
-_STATELESS = [revision.name for revision in REVISIONS if not revision.opens]
+OPENS = {revision.name: revision.opens for revision in REVISIONS}
 # Seconds in which a server at a URL has to open a session.
 TO_ANSWER = 30.0
 INFO = {"name": "mcp_trio client", "version": "1"}
@@ -97,10 +97,10 @@ class Client:
         self.heard: list[Json] = []  # every notification that has come, in order
         self._wire = wire
         self._answer = answer
-        self._opens = revision not in _STATELESS
+        self._opens = OPENS.get(revision, True)
         self._replies: dict[Any, _Reply] = {}
         self._ids = count()
-        self._news = trio.Event()
+        self._news = trio.lowlevel.ParkingLot()
         self._gone = False
 
     async def run(self) -> None:
@@ -124,8 +124,7 @@ class Client:
             nursery.start_soon(self._answer_question, one)
         else:
             self.heard.append(one)
-            self._news.set()
-            self._news = trio.Event()
+            self._news.unpark_all()
 
     async def open(self) -> None:
         """Open the session, in a revision that has one."""
@@ -211,7 +210,7 @@ class Client:
     async def hear(self, method: str, count: int = 1) -> list[Json]:
         """Wait until that many notifications of a method have come; all of them."""
         while len(found := [message for message in self.heard if message["method"] == method]) < count:
-            await self._news.wait()
+            await self._news.park()
         return found
 
     async def ping(self) -> None:
@@ -323,12 +322,9 @@ def transport_of(url: str) -> Literal["ws", "sse", "http"]:
 def _wire_to(target: str | Sequence[str], token: str) -> AbstractAsyncContextManager[Wire]:
     if not isinstance(target, str):
         return start(target)
-    from .client_wires import open_http, open_sse, open_websocket
+    from .client_wires import WIRES
 
-    transport = transport_of(target)
-    if transport == "ws":
-        return open_websocket(target, token)
-    return open_sse(target, token) if transport == "sse" else open_http(target, token)
+    return WIRES[transport_of(target)](target, token)
 
 
 class LineWire:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager, suppress
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -441,6 +441,11 @@ async def open_websocket(url: str, token: str = "") -> AsyncIterator[MemoryWire]
         raise OSError(f"{url} cannot be opened: {why}") from None
     finally:
         await trio.aclose_forcefully(stream)
+
+
+# What a URL is reached over -> what opens a wire there.
+WIRES: dict[str, Callable[[str, str], AbstractAsyncContextManager[HttpWire | MemoryWire]]]
+WIRES = {"http": open_http, "sse": open_sse, "ws": open_websocket}
 
 
 @contextmanager

@@ -11,17 +11,15 @@ from typing import IO, Any
 
 import msgspec
 
-from ..client import INFO, is_url, transport_of
+from ..client import INFO, OPENS, is_url, transport_of
 from ..client_wires import lines_of, mirrored
 from ..loading import Problem
 from ..protocol.model import Json
 from ..protocol.params import VENDOR
-from ..protocol.revisions import REVISIONS
 from ..trace.format import Trace
 from .load import Load, Run
 from .wires import Http, Pipes, Request, WebSocket, Wire
 
-OPENS = {revision.name: revision.opens for revision in REVISIONS}
 # Seconds that a process has to end once its input has.
 TO_END = 2.0
 

@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from .. import Server
 from ..client import LineWire, Wire, is_url, start, transport_of
-from ..client_wires import Connections, HttpWire, open_http, open_sse, open_websocket, target_of
+from ..client_wires import WIRES, Connections, HttpWire, open_http, target_of
 from ..loading import Problem, load
 from ..server.access import owner
 from ..server.dispatch import converse
@@ -174,7 +174,7 @@ async def open_link(
             yield Exchanges(nursery, str(target), trace)
             return
         on_stdio = partial(start, patience=0) if isinstance(target, list) else _in_process
-        opens = {"stdio": on_stdio, "http": partial(open_http, kind=Faithful), "sse": open_sse, "ws": open_websocket}
+        opens = {**WIRES, "stdio": on_stdio, "http": partial(open_http, kind=Faithful)}
         wires = Wires(nursery, partial(cast(Any, opens[over]), target), byte_by_byte)
         await wires.open()
         yield wires

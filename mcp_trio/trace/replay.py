@@ -13,9 +13,8 @@ import msgspec
 import trio
 from msgspec import UNSET, Raw, structs
 
-from ..client import ungrouped
+from ..client import OPENS, ungrouped
 from ..protocol.params import VENDOR
-from ..protocol.revisions import REVISIONS
 from .compare import ABSENT, Difference, Place, at, differences, merged, parts, shown
 from .format import Line, Trace, Transport, encode
 from .hosts import Link, Target, open_link
@@ -49,8 +48,7 @@ def holds_on(trace: Trace) -> list[Transport]:
         return trace.header.over
     if any(line.raw is not UNSET or (line.http and not line.message) for line in trace.lines):
         return [trace.header.transport]
-    opens = all(revision.opens for revision in REVISIONS if revision.name == trace.header.revision)
-    return ["stdio", "http", "sse", "ws"] if opens else ["stdio", "http", "ws"]
+    return ["stdio", "http", "sse", "ws"] if OPENS.get(trace.header.revision, True) else ["stdio", "http", "ws"]
 
 
 def ways(trace: Trace, over: Transport) -> tuple[str, ...]:
