@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -382,6 +384,40 @@ def test_a_status_that_says_no_is_an_error() -> None:
     assert json.loads(failed) == {"id": 5, "error": {"code": 0, "message": "HTTP 429: slow"}}
 
 
+def test_what_comes_before_the_answer_is_none() -> None:
+    with listening() as (place, listener):
+        wire = Http(f"http://{place}/mcp")
+        with accepted(listener) as server:
+            wire.write(ASKED)
+            server.sendall(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+            assert select.select([wire.reads], [], [], 10)[0]
+            assert wire.read() == []
+            server.sendall(PLAIN)
+            assert read_when_there(wire) == [DONE]
+        wire.close()
+
+
+def test_a_load_goes_on_where_a_server_refuses_what_it_has_not_read() -> None:
+    """It closes while more is to be written: the old connection can be read and written, and is there no more."""
+
+    def refuse_and_answer() -> None:
+        with accepted(listener) as server:
+            server.recv(10)
+            server.sendall(b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+        with accepted(listener):
+            pass
+
+    with listening() as (place, listener):
+        wires = [Http(f"http://{place}/mcp")]
+        answering = threading.Thread(target=refuse_and_answer)
+        answering.start()
+        run = Load(wires, [Request(b'{"text":"%b"' % (b"x" * 10**7))], 1).drive(10, 1, lambda done: None, lambda: None)
+        answering.join()
+        wires[0].close()
+    assert run.calls == 0
+    assert list(run.errors.values()) == [1]
+
+
 @pytest.mark.parametrize("closing", [b"Connection: close\r\n", b""])
 def test_a_connection_that_is_closed_is_opened_again(closing: bytes) -> None:
     """Announced, as some do after a number of requests, or not: then what was asked for last has failed."""
@@ -415,8 +451,6 @@ def test_what_is_no_http_is_told() -> None:
 
 
 def test_a_websocket_that_is_refused_is_told(folder: Path) -> None:
-    import threading
-
     with listening() as (place, listener):
 
         def refuse() -> None:

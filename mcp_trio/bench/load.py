@@ -96,19 +96,18 @@ class Load:
         for key, events in ready:
             wire: Wire = key.data
             if events & selectors.EVENT_READ:
-                before = wire.reads, wire.writes
                 answered = self._take(wire.read())
                 if wire.reads != key.fd:
-                    self._replace(wire, before)
+                    self._replace(wire)
                 self._fill(wire, answered)
-            elif wire.flush():
+            elif wire.flush() and key.fd in self._selector.get_map():  # it may have been replaced in this turn
                 self._selector.unregister(key.fd)
 
-    def _replace(self, wire: Wire, before: tuple[int, int]) -> None:
+    def _replace(self, wire: Wire) -> None:
         """Another connection has taken the place of one that ended."""
-        for fd in before:
-            if fd in self._selector.get_map():
-                self._selector.unregister(fd)
+        for key in [*self._selector.get_map().values()]:
+            if key.data is wire:
+                self._selector.unregister(key.fd)
         self._selector.register(wire.reads, selectors.EVENT_READ, wire)
 
     def _fill(self, wire: Wire, room: int) -> None:

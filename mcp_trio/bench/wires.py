@@ -181,10 +181,10 @@ class Http(SocketWire):
         self._start = b"POST %b HTTP/1.1\r\n%b" % (target_of(url).encode(), lines_of(fields))
         self.headers: dict[bytes, bytes] = {}
         self._come: list[bytes] = []
-        self._connect()
+        self._begin_on(connected(url))
 
-    def _connect(self) -> None:
-        super().__init__(connected(self.url))
+    def _begin_on(self, connection: socket.socket) -> None:
+        super().__init__(connection)
         self._parser = httptools.HttpResponseParser(self)
         self._asked: bytes | None = None
         self._closes = False
@@ -226,6 +226,8 @@ class Http(SocketWire):
     def on_message_complete(self) -> None:
         """The parser has read the end."""
         body, status = b"".join(self._body), self._parser.get_status_code()
+        if status < 200:  # the answer is still to come
+            return
         self._closes = not self._parser.should_keep_alive()
         if status >= 400:
             self._come = [self._failure(f"HTTP {status}: {body[:200].decode(errors='replace')}")]
@@ -242,10 +244,9 @@ class Http(SocketWire):
         return failed
 
     def _connect_anew(self) -> None:
-        ended, writes = self._socket, self.writes
-        self._connect()
-        ended.close()  # behind the new one, so that that has other numbers, which a selector tells apart
-        os.close(writes)
+        new = connected(self.url)  # before the old one is closed: so it has other numbers, which a selector tells apart
+        self.close()
+        self._begin_on(new)
 
     def _failure(self, what: str) -> bytes:
         asked = msgspec.json.decode(self._asked or b"{}")
