@@ -124,10 +124,8 @@ class Reached(msgspec.Struct):
 
     def memory(self) -> int | None:
         """The bytes that it and its children hold; None where that cannot be known."""
-        total = 0
-        for fields in self._told("statm"):
-            total += int(fields.split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        return total or None
+        pages = sum(int(fields.split()[1]) for fields in self._told("statm"))
+        return pages * os.sysconf("SC_PAGE_SIZE") or None
 
     def cpu_time(self) -> float | None:
         """The seconds of processor time that they have taken; None where that cannot be known."""
