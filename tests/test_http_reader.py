@@ -51,6 +51,7 @@ async def test_connections_that_wait_for_their_clients_have_no_tasks() -> None:
 async def test_a_connection_whose_request_waited_needs_no_task_again_after_one_that_did_not() -> None:
     signals = Signals()
     async with site(make_server(signals)) as there, there.wire() as wire:
+        await added(wire)
         before = tasks()
         await wire.send(call("wait"))
         await signals.begun.wait()
@@ -119,7 +120,8 @@ async def test_without_epoll_all_is_the_same(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("waits", [0, 0.01])
-async def test_a_tool_that_leaves_a_cancel_scope_open_spoils_no_other_request(waits: float) -> None:
+@pytest.mark.parametrize("turn", ["its task's", "the reader's"])
+async def test_a_tool_that_leaves_a_cancel_scope_open_spoils_no_other_request(waits: float, turn: str) -> None:
     server = Server("leaky")
 
     @server.tool
@@ -135,6 +137,8 @@ async def test_a_tool_that_leaves_a_cancel_scope_open_spoils_no_other_request(wa
     async with site(server) as there, there.wire() as other:
         await added(other)
         async with there.wire() as wire:
+            if turn == "the reader's":
+                await added(wire)
             await wire.send(call("leaky", wait=waits))
             assert await answered(wire) == "ok"
             await trio.sleep(0.05)  # the scope that was left open has ended

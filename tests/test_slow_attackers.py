@@ -15,6 +15,7 @@ from statistics import median
 
 import pytest
 import trio
+import trio.testing
 from http_wire import MODERN, Signals, Wire, make_server, message, modern_headers, request, site, site_on
 from test_cli import started
 
@@ -149,6 +150,7 @@ async def test_where_all_are_busy_a_new_one_waits(monkeypatch: pytest.MonkeyPatc
         for wire in wires:
             await wire.send(request("POST", "/mcp", modern_headers(waiting), json.dumps(waiting).encode()))
         await signals.begun.wait()
+        await trio.testing.wait_all_tasks_blocked()
         async with there.wire() as late:
             await late.send(request("GET", "/healthz"))
             with trio.move_on_after(0.1) as patience:

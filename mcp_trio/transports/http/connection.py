@@ -160,7 +160,7 @@ class Connection:
         self._out: list[bytes] = []
         self._open = True  # whether there will be another request
         self._woken = False  # whether it is to wait for its client no more
-        self._waited = False  # whether its last request did; then the next may too, which takes a task
+        self._may_wait = True  # whether the next request may, as the last did: then it has a task of its own
         self._backlog = bytearray()
 
     def drain(self) -> None:
@@ -185,8 +185,11 @@ class Connection:
 
     async def run(self, under_way: tuple[Exchange, Parsed] | None = None) -> None:
         """Be the task of this connection; first give the response that is under way."""
-        with trio.CancelScope() as scope:
-            await self.serve(scope, under_way)
+        try:
+            with trio.CancelScope() as scope:
+                await self.serve(scope, under_way)
+        except* RuntimeError:
+            log.exception(SPOILED)
 
     async def serve(self, scope: trio.CancelScope, under_way: tuple[Exchange, Parsed] | None = None) -> None:
         """Read and answer, until a request waits, or the reader can watch for the next one.
@@ -239,7 +242,7 @@ class Connection:
                 self.since = self._host.now
                 self.due = self.since + PATIENCE[self._parser.stage]
                 self._parser.stage_began = False
-            if not (self.is_watched or self._tls or self._backlog or self._woken or self._waited):
+            if not (self.is_watched or self._tls or self._backlog or self._woken or self._may_wait):
                 self._host.reader.watch(self)
             if self.is_watched:
                 return None
@@ -262,11 +265,11 @@ class Connection:
             answer = parsed.refused or service.answer(parsed, bytes(parsed.body))
             if isinstance(answer, Reply):
                 self._put(answer, parsed)
-                self._waited = False
+                self._may_wait = False
                 if len(answer.body) > PIECE:  # many small requests may have many large replies
                     await self._flush()
                 continue
-            self.due, self._waited = inf, True
+            self.due, self._may_wait = inf, True
             if isinstance(answer, Exchange):
                 # At once: this task must wait for nothing before what the request waits for.
                 return answer, parsed
