@@ -638,6 +638,27 @@ async def test_a_tool_that_leaves_a_cancel_scope_open_spoils_only_its_task() -> 
             assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
 
 
+async def test_a_cancelled_that_was_kept_and_is_raised_again_is_a_failure_of_the_tool() -> None:
+    server, kept = Server("keeping"), list[BaseException]()
+
+    @server.tool
+    async def keep(wait: bool) -> str:
+        if not kept:
+            with trio.move_on_after(0.1):
+                try:
+                    await trio.sleep_forever()
+                except trio.Cancelled as cancelled:
+                    kept.append(cancelled)
+                    raise
+        if wait:
+            await trio.sleep(0.1)
+        raise kept[0]
+
+    async with connect(server) as client:
+        for wait in (False, True, False):
+            assert "Internal error (reference" in (await client.call_tool("keep", {"wait": wait})).text
+
+
 async def test_the_errors_of_several_tasks_of_a_tool_are_all_told() -> None:
     server = Server("grouped")
 

@@ -1,22 +1,28 @@
 """The reader of the native host: connections that wait for clients have no task, and none is held up by another."""
 
 import json
+import os
 import select
-from contextlib import AsyncExitStack
+import socket
+import threading
+import time
+from contextlib import AsyncExitStack, suppress
+from contextvars import ContextVar
 
 import pytest
 import trio
 import trio.testing
 from http_wire import MODERN, Signals, Wire, make_server, message, modern_headers, request, site
 
-from mcp_trio import Server
+from mcp_trio import Access, Server
 
 HAS_EPOLL = hasattr(select, "epoll")
 
 
-def call(tool: str, **arguments: object) -> bytes:
+def call(tool: str, token: str = "", **arguments: object) -> bytes:
     body = message("tools/call", {"name": tool, "arguments": arguments, "_meta": MODERN})
-    return request("POST", "/mcp", modern_headers(body), json.dumps(body).encode())
+    headers = modern_headers(body) | ({"Authorization": f"Bearer {token}"} if token else {})
+    return request("POST", "/mcp", headers, json.dumps(body).encode())
 
 
 ADD = call("add", a=1, b=2)
@@ -134,6 +140,11 @@ async def test_a_tool_that_leaves_a_cancel_scope_open_spoils_no_other_request(wa
     async def add(a: int, b: int) -> int:
         return a + b
 
+    @server.tool
+    async def slow() -> str:
+        await trio.sleep(0.05)
+        return "slow"
+
     async with site(server) as there, there.wire() as other:
         await added(other)
         async with there.wire() as wire:
@@ -141,7 +152,8 @@ async def test_a_tool_that_leaves_a_cancel_scope_open_spoils_no_other_request(wa
                 await added(wire)
             await wire.send(call("leaky", wait=waits))
             assert await answered(wire) == "ok"
-            await trio.sleep(0.05)  # the scope that was left open has ended
+            await other.send(call("slow"))
+            assert await answered(other) == "slow"  # meanwhile the scope that was left open has ended
             await added(other)
         async with there.wire() as another:
             await added(another)
@@ -152,4 +164,115 @@ async def test_the_end_of_the_host_ends_a_connection_in_the_middle_of_a_head() -
         await wire.send(b"POST /mcp HT")
         await trio.testing.wait_all_tasks_blocked()
         there.stopping.set()
+        assert await wire.ended()
+
+
+# What one client does to others
+
+
+def flood(port: int, enough: threading.Event) -> None:
+    """Sends requests without end, and reads the replies."""
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.setblocking(False)
+        while not enough.is_set():
+            select.select([connection], [connection], [], 0.1)
+            with suppress(BlockingIOError):
+                connection.recv(2**20)
+            with suppress(BlockingIOError):
+                connection.send(ADD * 500)
+
+
+async def test_who_sends_without_end_starves_nobody() -> None:
+    enough = threading.Event()
+    async with site(make_server()) as there, there.wire() as other, trio.open_nursery() as nursery:
+        await added(other)
+        nursery.start_soon(trio.to_thread.run_sync, flood, there.port, enough)
+        await trio.sleep(0.05)
+        try:
+            for _ in range(10):
+                await added(other)
+        finally:
+            enough.set()
+
+
+async def test_many_requests_in_one_piece_hold_up_nobody() -> None:
+    server, begun = make_server(), []
+
+    @server.tool
+    async def busy() -> str:
+        begun.append(time.perf_counter())
+        time.sleep(0.002)  # noqa: ASYNC251
+        return "done"
+
+    async with site(server) as there, there.wire() as hasty, there.wire() as other:
+        await added(other)
+        await added(hasty)
+        await hasty.send(call("busy") * 50)
+        await added(other)
+        assert len(begun) < 25
+        for _ in range(50):
+            assert await answered(hasty) == "done"
+
+
+async def test_what_a_verifier_sets_in_its_context_stays_with_its_client() -> None:
+    role = ContextVar("role", default="unset")
+
+    async def verify(token: str) -> str:
+        if token == "admin":
+            role.set("admin")
+        return token
+
+    server = Server("guarded", access=Access(verify))
+
+    @server.tool
+    async def who() -> str:
+        return role.get()
+
+    async with site(server) as there, there.wire() as admin, there.wire() as bob:
+        for _ in range(3):
+            await admin.send(call("who", token="admin"))
+            assert await answered(admin) == "admin"
+            await bob.send(call("who", token="bob"))
+            assert await answered(bob) == "unset"
+
+
+# The end
+
+
+async def test_what_has_come_when_the_server_stops_is_answered() -> None:
+    async with site(make_server()) as there, AsyncExitStack() as stack:
+        wires = [await stack.enter_async_context(there.wire()) for _ in range(8)]
+        for wire in wires:
+            await added(wire)
+        for wire in wires:
+            assert isinstance(wire.stream, trio.SocketStream)
+            os.write(wire.stream.socket.fileno(), ADD)  # and nothing is read before the server stops
+        there.stopping.set()
+        for wire in wires:
+            assert await answered(wire) == "3"
+            assert await wire.ended()
+
+
+async def test_a_request_whose_token_is_verified_when_the_server_stops_is_answered() -> None:
+    signals = Signals()
+
+    async def verify(token: str) -> str:
+        signals.begun.set()
+        await signals.go.wait()
+        return token
+
+    server = Server("guarded", access=Access(verify))
+
+    @server.tool
+    async def slow() -> str:
+        await trio.sleep(0.01)
+        return "slow"
+
+    async with site(server) as there, there.wire() as wire:
+        await wire.send(call("slow", token="a"))
+        await signals.begun.wait()
+        there.stopping.set()
+        await trio.testing.wait_all_tasks_blocked()
+        signals.go.set()
+        assert await answered(wire) == "slow"
         assert await wire.ended()

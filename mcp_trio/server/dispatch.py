@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import suppress
 from contextvars import copy_context
+from math import inf
 from time import perf_counter
 from types import coroutine
 from typing import Any, Protocol
@@ -238,7 +239,9 @@ async def serve(request: Request) -> bytes:
             raise InvalidRequest(f"Invalid request: $.id: {call.id!r} belongs to a request that is still running")
         result = await HANDLERS[call.method](request) or jsonrpc.encode(call.revision.result({}))
         return jsonrpc.encode_result(call.id, result)
-    except STOPS:
+    except STOPS as problem:
+        if isinstance(problem, trio.Cancelled) and trio.current_effective_deadline() > -inf:
+            return _reply_to(request, problem)  # one that was kept, and is raised again: it cancels nothing
         raise
     except BaseExceptionGroup as group:  # of a nursery; what stops it from outside goes before what failed
         stop, failures = group.split(STOPS)

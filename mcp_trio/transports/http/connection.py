@@ -3,8 +3,10 @@
 import logging
 import select
 import ssl
-from collections.abc import Awaitable, Callable, Iterable
+from collections import deque
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from contextvars import copy_context
 from functools import lru_cache
 from http import HTTPStatus
 from math import inf
@@ -49,7 +51,8 @@ class Reader:
 
     def __init__(self) -> None:
         self._watched: dict[int, Connection] = {}
-        self._is_quick = False  # whether what last came was waited for a moment only
+        self._found: deque[int] = deque()  # those on which something has come, and whose turn has not
+        self._is_quick = False  # whether clients go on within a moment when they have their replies
         # Where the system has none, nothing is watched.
         self._epoll: Any = select.epoll() if hasattr(select, "epoll") else None
 
@@ -63,8 +66,8 @@ class Reader:
     def watch(self, connection: "Connection") -> None:
         """From now on serve a connection when its client sends something, where the system has a way to know."""
         if self._epoll is not None:
-            self._watched[connection.descriptor] = connection
             self._epoll.register(connection.descriptor, select.EPOLLIN)
+            self._watched[connection.descriptor] = connection
             connection.is_watched = True
 
     def unwatch(self, connection: "Connection") -> None:
@@ -82,7 +85,8 @@ class Reader:
         try:
             with trio.CancelScope() as scope:
                 while rest is None:
-                    rest = self._serve(await self._ready(), scope)
+                    await self._find()
+                    rest = self._give_turns(scope)
                 nursery.start_soon(self.read, nursery)
                 await rest
         except* RuntimeError:
@@ -90,39 +94,59 @@ class Reader:
             if rest is None:
                 nursery.start_soon(self.read, nursery)
 
-    async def _ready(self) -> Any:
-        """Where something has come. While that happens quickly it is waited for awake, for a moment."""
+    async def _find(self) -> None:
+        """Find where something has come. Who goes on as soon as it has a reply is waited for awake, for a moment.
+
+        All that was found has its turn before the next look, so that none that sends without end is found first always.
+        """
         awake_until = perf_counter() + AWAKE
-        while self._is_quick and perf_counter() < awake_until:
+        while self._found or (self._is_quick and perf_counter() < awake_until):
             await trio.lowlevel.checkpoint()
-            if ready := self._epoll.poll(0):
-                return ready
+            if self._found or self._look():
+                return
         await trio.lowlevel.wait_readable(self._epoll)
         self._is_quick = perf_counter() < awake_until
-        return self._epoll.poll(0)
+        self._look()
 
-    def _serve(self, ready: Iterable[tuple[int, int]], scope: trio.CancelScope) -> Rest | None:
-        """Serve, in one turn, the connections on which something has come, up to one that waits: what goes on with it.
+    def _look(self) -> bool:
+        self._found.extend([descriptor for descriptor, _ in self._epoll.poll(0)])
+        return bool(self._found)
+
+    def _give_turns(self, scope: trio.CancelScope) -> Rest | None:
+        """Serve those on which something has come, up to one that waits: what goes on with it.
 
         Replies that leave together find their readers awake; to wake one, which is what a write to a reader that sleeps
         has to do, costs several times as much.
         """
-        rest, served, turn_ends = None, [], perf_counter() + TURN
-        for descriptor, _ in ready:
-            connection = self._watched[descriptor]
-            running = connection.serve(scope)
-            try:
-                trap = running.send(None)
-            except StopIteration:
-                served.append(connection)
-            else:
-                self.unwatch(connection)
-                rest = resume(running, trap)
-            if rest is not None or perf_counter() > turn_ends:
-                break  # what has come on the others is found again
-        for connection in served:
-            connection.flush_at_once()
+        rest, turn_ends, served = None, perf_counter() + TURN, list[Connection]()
+        try:
+            while self._found and rest is None and perf_counter() < turn_ends:
+                if connection := self._watched.get(self._found.popleft()):
+                    served.append(connection)
+                    rest = self._give_turn(connection, scope)
+        finally:
+            replies = [connection.flush_at_once() for connection in served if connection.is_watched]
+            self._is_quick = self._is_quick and any(replies)
         return rest
+
+    def _give_turn(self, connection: "Connection", scope: trio.CancelScope) -> Rest | None:
+        """Serve a connection, in a context of its own; where it waits, the context becomes this task's.
+
+        Raises RuntimeError where it has left a cancel scope open, which would be the next one's too. What trio has no
+        word for is found by its private name, or else when the task ends.
+        """
+        task, context, running = trio.lowlevel.current_task(), copy_context(), connection.serve(scope)
+        shared, within = task.context, getattr(task, "_cancel_status", None)
+        try:
+            trap = context.run(running.send, None)
+        except StopIteration:
+            if getattr(task, "_cancel_status", None) is not within:
+                raise RuntimeError(SPOILED) from None
+            return None
+        self.unwatch(connection)
+        if task.context is shared:  # a request that waits has one of its own
+            task.context = context
+        return resume(running, trap)
 
 
 class Host(Struct, eq=False):
@@ -140,8 +164,8 @@ class Host(Struct, eq=False):
 class Connection:
     """One client's connection: requests in order, each answered before the next is looked at.
 
-    It is served by one task at a time, and by one more while a request waits. While it waits for its client it has
-    none, where the reader can watch it.
+    It is served by one task at a time, and by one more while a request waits. It has none while it waits for its client
+    and the reader watches it: from the first request on that did not wait, to one that does.
     """
 
     def __init__(self, host: Host, accepted: socket, peer: str, tls: ssl.SSLContext | None) -> None:
@@ -159,7 +183,7 @@ class Connection:
         self._parser = RequestParser(host.service.admit, local, self.peer, scheme)
         self._out: list[bytes] = []
         self._open = True  # whether there will be another request
-        self._woken = False  # whether it is to wait for its client no more
+        self._looks = inf  # how often it may look for more of its client; but for the last time it waits
         self._may_wait = True  # whether the next request may, as the last did: then it has a task of its own
         self._backlog = bytearray()
 
@@ -169,8 +193,8 @@ class Connection:
             self.wake()
 
     def wake(self) -> None:
-        """End what waits for the client."""
-        self._woken = True
+        """End what waits for the client, for good: what has come by now is the last that is answered."""
+        self._looks = 1
         if self.is_watched:
             self._take_a_task()
         else:
@@ -213,14 +237,17 @@ class Connection:
             if not goes_on:
                 self.close()
 
-    def flush_at_once(self) -> None:
-        """Write what was answered in the reader's turn. What does not go out so, a task writes."""
+    def flush_at_once(self) -> bool:
+        """Write what was answered in the reader's turn. What does not go out so, a task writes. False: nothing was."""
+        if not self._out:
+            return False
         try:
             self._write_at_once()
         except OSError:
             self.close()
         if self._out and self.is_watched:
             self._take_a_task()
+        return True
 
     def _take_a_task(self) -> None:
         """Go on with what the reader has no time for."""
@@ -242,7 +269,7 @@ class Connection:
                 self.since = self._host.now
                 self.due = self.since + PATIENCE[self._parser.stage]
                 self._parser.stage_began = False
-            if not (self.is_watched or self._tls or self._backlog or self._woken or self._may_wait):
+            if not (self.is_watched or self._tls or self._backlog or self._looks < inf or self._may_wait):
                 self._host.reader.watch(self)
             if self.is_watched:
                 return None
@@ -251,10 +278,11 @@ class Connection:
 
     async def _answer(self) -> tuple[Exchange, Parsed] | None:
         """Answer the requests that have come, up to one that waits."""
-        parser, service = self._parser, self._host.service
+        parser, service, turn_ends = self._parser, self._host.service, perf_counter() + TURN
         while parser.requests and self._open:
             parsed = parser.requests.popleft()
             if service.server.access is not None and parsed.refused is None:
+                self.due = inf
                 await self._flush()  # what was answered before need not wait for the verifier
                 parsed.refused = await service.bearers.identify(parsed)
             if parsed.upgrade and parsed.refused is None:
@@ -266,8 +294,11 @@ class Connection:
             if isinstance(answer, Reply):
                 self._put(answer, parsed)
                 self._may_wait = False
-                if len(answer.body) > PIECE:  # many small requests may have many large replies
-                    await self._flush()
+                if (is_late := perf_counter() > turn_ends) or len(answer.body) > PIECE:
+                    await self._flush()  # many small requests may have many large replies
+                if is_late:
+                    await trio.lowlevel.checkpoint()
+                    turn_ends = perf_counter() + TURN
                 continue
             self.due, self._may_wait = inf, True
             if isinstance(answer, Exchange):
@@ -339,7 +370,7 @@ class Connection:
             return
         await self._flush()
         self._open, self.due, self.listens = False, inf, True
-        head = parsed.encoded() + self._parser.rest
+        head = parsed.encoded() + self._parser.rest + self._backlog
         stream = self._tls or self._tcp
         await take(stream, head, principal=parsed.principal, token=parsed.token, address=parsed.peer)
 
@@ -348,11 +379,12 @@ class Connection:
     async def _read(self) -> bytes:
         """What has come; nothing at the end, or when the connection is lost, or is to wait no more."""
         try:
-            if self._woken:
+            self._looks -= 1
+            if self._looks < 0 or (self._looks == 0 and self._tls):
                 return b""
             if self._tls is not None:
                 return bytes(await self._tls.receive_some(CHUNK))
-            if not self.is_watched:
+            if self._looks and not self.is_watched:
                 await trio.lowlevel.wait_readable(self._socket)
             return self._socket.recv(CHUNK)
         except BlockingIOError:  # nothing has come after all
