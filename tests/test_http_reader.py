@@ -239,17 +239,22 @@ async def test_what_a_verifier_sets_in_its_context_stays_with_its_client() -> No
 # The end
 
 
-async def test_what_has_come_when_the_server_stops_is_answered() -> None:
-    async with site(make_server()) as there, AsyncExitStack() as stack:
+@pytest.mark.parametrize("tool", ["add", "wait"])
+async def test_what_has_come_when_the_server_stops_is_answered(tool: str) -> None:
+    signals = Signals()
+    asked, told = (ADD, "3") if tool == "add" else (call("wait"), "went")
+    async with site(make_server(signals)) as there, AsyncExitStack() as stack:
         wires = [await stack.enter_async_context(there.wire()) for _ in range(8)]
         for wire in wires:
             await added(wire)
         for wire in wires:
             assert isinstance(wire.stream, trio.SocketStream)
-            os.write(wire.stream.socket.fileno(), ADD)  # and nothing is read before the server stops
+            os.write(wire.stream.socket.fileno(), asked)  # and nothing is read before the server stops
         there.stopping.set()
+        await trio.testing.wait_all_tasks_blocked()
+        signals.go.set()
         for wire in wires:
-            assert await answered(wire) == "3"
+            assert await answered(wire) == told
             assert await wire.ended()
 
 

@@ -330,6 +330,7 @@ class Connection:
 
     async def _attend(self, answer: Exchange | Feed, parsed: Parsed) -> None:
         """Give a response, and watch meanwhile for the client's going away."""
+        self._looks = inf  # whatever was to end before this request had come
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, nursery.cancel_scope)
             try:
