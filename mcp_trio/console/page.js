@@ -625,6 +625,7 @@ $("theme").addEventListener("change", () => {
 $("revision").addEventListener("change", () => {
   for (const call of [...calls.values()]) call.done({ cancelled: true });
   chosen = null;
+  $("chosen").replaceChildren(); // a form of the conversation that has ended sends nothing
   live($("revision").value);
 });
 // A browser keeps six connections to one place, and each page holds one: of a sixth page nothing would get through.
