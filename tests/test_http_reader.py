@@ -1,13 +1,14 @@
 """The reader of the native host: connections that wait for clients have no task, and none is held up by another."""
 
+import itertools
 import json
 import os
 import select
-import socket
-import threading
+import sys
 import time
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from contextvars import ContextVar
+from functools import partial
 
 import pytest
 import trio
@@ -170,29 +171,37 @@ async def test_the_end_of_the_host_ends_a_connection_in_the_middle_of_a_head() -
 # What one client does to others
 
 
-def flood(port: int, enough: threading.Event) -> None:
-    """Sends requests without end, and reads the replies."""
-    with socket.create_connection(("127.0.0.1", port)) as connection:
-        connection.setblocking(False)
-        while not enough.is_set():
-            select.select([connection], [connection], [], 0.1)
-            with suppress(BlockingIOError):
-                connection.recv(2**20)
-            with suppress(BlockingIOError):
-                connection.send(ADD * 500)
+# Sends requests without end, and reads the replies. In a process of its own it is ahead of the server always.
+FLOOD = """
+import socket, sys, threading
+connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+def read():
+    while connection.recv(1 << 20):
+        pass
+threading.Thread(target=read, daemon=True).start()
+block = sys.stdin.buffer.read()
+while True:
+    connection.sendall(block)
+"""
 
 
 async def test_who_sends_without_end_starves_nobody() -> None:
-    enough = threading.Event()
-    async with site(make_server()) as there, there.wire() as other, trio.open_nursery() as nursery:
+    server, calls, is_flooded = make_server(), itertools.count(), trio.Event()
+
+    @server.tool
+    async def flooded() -> str:
+        if next(calls) == 5_000:
+            is_flooded.set()
+        return "flooded"
+
+    async with site(server) as there, there.wire() as other, trio.open_nursery() as nursery:
         await added(other)
-        nursery.start_soon(trio.to_thread.run_sync, flood, there.port, enough)
-        await trio.sleep(0.05)
-        try:
-            for _ in range(10):
-                await added(other)
-        finally:
-            enough.set()
+        flood = [sys.executable, "-c", FLOOD, str(there.port)]
+        nursery.start_soon(partial(trio.run_process, flood, stdin=call("flooded") * 1_000, check=False))
+        await is_flooded.wait()
+        for _ in range(10):
+            await added(other)
+        nursery.cancel_scope.cancel()
 
 
 async def test_many_requests_in_one_piece_hold_up_nobody() -> None:
