@@ -12,7 +12,7 @@ import trio.testing
 from checked import ALL, MODERN, OPENING, Json, asking, call, cancelled, connect, opened, ping, request
 from http_wire import HEADERS, Site, message, site
 from http_wire import request as http_request
-from oracle import Oracle
+from oracle import Oracle, needs_spec
 
 from mcp_trio import Limits, Principal, Server
 from mcp_trio.client import RemoteError
@@ -507,6 +507,7 @@ async def test_sessionless_requests_of_one_sender_are_bounded_together() -> None
     assert busy.server.keeper._apart == {}
 
 
+@needs_spec
 def test_too_many_calls_has_a_code_that_every_revision_names() -> None:
     busy = Busy()
     for revision in busy.server.revisions.all:
