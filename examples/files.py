@@ -17,13 +17,20 @@ import trio
 
 from mcp_trio import ResourceLink, ResourceNotFound, Server, ToolAnnotations, ToolError
 
-FOLDER = Path(os.environ.get("FOLDER") or Path(__file__).with_name("data") / "notes").expanduser().resolve()
+FOLDER = (
+    Path(os.environ.get("FOLDER") or Path(__file__).with_name("data") / "notes")
+    .expanduser()
+    .resolve()
+)
 MOST_FILES, MOST_BYTES = 100, 200_000
 READS = ToolAnnotations(read_only_hint=True)
 
 if not FOLDER.is_dir():
     sys.exit(f"FOLDER={FOLDER}: this is no folder")
-server = Server("files", instructions="The text files of one folder. Find a file first, then read it by its path.")
+server = Server(
+    "files",
+    instructions="The text files of one folder. Find a file first, then read it by its path.",
+)
 
 
 def is_within(path: Path) -> bool:
@@ -37,7 +44,11 @@ def is_within(path: Path) -> bool:
 
 def names() -> Iterator[str]:
     """The paths of all files, within the folder."""
-    return (path.relative_to(FOLDER).as_posix() for path in sorted(FOLDER.rglob("*")) if is_within(path))
+    return (
+        path.relative_to(FOLDER).as_posix()
+        for path in sorted(FOLDER.rglob("*"))
+        if is_within(path)
+    )
 
 
 def uri_of(name: str) -> str:
@@ -55,7 +66,10 @@ def find_files(pattern: str = "*") -> list[ResourceLink]:
     fitting = [name for name in names() if fnmatch(name, pattern)]
     if not fitting:
         raise ToolError(f"No file fits {pattern!r}")
-    return [ResourceLink(uri_of(name), name, size=(FOLDER / name).stat().st_size) for name in fitting[:MOST_FILES]]
+    return [
+        ResourceLink(uri_of(name), name, size=(FOLDER / name).stat().st_size)
+        for name in fitting[:MOST_FILES]
+    ]
 
 
 @server.tool(annotations=READS)
@@ -66,7 +80,9 @@ def read_file(path: str) -> str:
         path: Its path within the folder, as find_files tells it
     """
     if not is_within(FOLDER / path):
-        raise ToolError(f"There is no file {path!r} here; find_files tells what there is")
+        raise ToolError(
+            f"There is no file {path!r} here; find_files tells what there is"
+        )
     with (FOLDER / path).open("rb") as opened:
         content = opened.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES or b"\0" in content:

@@ -60,12 +60,19 @@ provider = chosen()
 async def report_of(location: str) -> Report:
     """What the provider says of a place; where it knows nothing, the model is told so."""
     if (report := await provider(location)) is None:
-        raise ToolError(f"There is no weather for {location!r}; try the name of a large city")
+        raise ToolError(
+            f"There is no weather for {location!r}; try the name of a large city"
+        )
     return report
 
 
-@server.tool(title="Weather Information Provider", annotations=ToolAnnotations(read_only_hint=True))
-async def get_weather(location: str, units: Literal["metric", "imperial"] = "imperial") -> str:
+@server.tool(
+    title="Weather Information Provider",
+    annotations=ToolAnnotations(read_only_hint=True),
+)
+async def get_weather(
+    location: str, units: Literal["metric", "imperial"] = "imperial"
+) -> str:
     """Get current weather information for a location.
 
     Args:
@@ -74,11 +81,15 @@ async def get_weather(location: str, units: Literal["metric", "imperial"] = "imp
     """
     report = await report_of(location)
     celsius = report.temperature
-    temperature = f"{celsius:g}°C" if units == "metric" else f"{celsius * 9 / 5 + 32:.0f}°F"
+    temperature = (
+        f"{celsius:g}°C" if units == "metric" else f"{celsius * 9 / 5 + 32:.0f}°F"
+    )
     return f"Current weather in {location}:\nTemperature: {temperature}\nConditions: {report.conditions}"
 
 
-@server.tool(title="Weather Data Retriever", annotations=ToolAnnotations(read_only_hint=True))
+@server.tool(
+    title="Weather Data Retriever", annotations=ToolAnnotations(read_only_hint=True)
+)
 async def get_weather_data(location: str) -> Report:
     """Get current weather data for a location.
 

@@ -86,7 +86,9 @@ def find_city(location: str, failure: type[Exception] = ToolError) -> City:
 
 
 @server.tool(title="Weather Information Provider", annotations=READS)
-async def get_weather(location: str, units: Literal["metric", "imperial"] = "imperial") -> str:
+async def get_weather(
+    location: str, units: Literal["metric", "imperial"] = "imperial"
+) -> str:
     """Get current weather information for a location. It comes from a small built-in sample of cities.
 
     Args:
@@ -95,7 +97,9 @@ async def get_weather(location: str, units: Literal["metric", "imperial"] = "imp
     """
     city = find_city(location)
     celsius = city.weather.temperature
-    temperature = f"{celsius:g}°C" if units == "metric" else f"{celsius * 9 / 5 + 32:.0f}°F"
+    temperature = (
+        f"{celsius:g}°C" if units == "metric" else f"{celsius * 9 / 5 + 32:.0f}°F"
+    )
     return f"Current weather in {city.name}:\nTemperature: {temperature}\nConditions: {city.weather.conditions}"
 
 
@@ -117,7 +121,12 @@ async def link_city(location: str) -> ResourceLink:
         location: City name or zip code
     """
     city = find_city(location)
-    return ResourceLink(city_uri(city), city.name, description=f"{city.name}, {city.country}", mime_type=JSON)
+    return ResourceLink(
+        city_uri(city),
+        city.name,
+        description=f"{city.name}, {city.country}",
+        mime_type=JSON,
+    )
 
 
 @server.tool(annotations=READS)
@@ -128,7 +137,9 @@ async def embed_city(location: str) -> EmbeddedResource:
         location: City name or zip code
     """
     city = find_city(location)
-    return EmbeddedResource(TextContents(city_uri(city), describe(city), mime_type="text/plain"))
+    return EmbeddedResource(
+        TextContents(city_uri(city), describe(city), mime_type="text/plain")
+    )
 
 
 JSON = "application/json"
@@ -176,7 +187,9 @@ MOST_ROWS = 100
 MOST_STEPS = 200_000  # of SQLite's machine: some milliseconds, but for steps that call costly functions
 SOME_STEPS = 200  # from one look whether it is enough to the next
 MOST_SECONDS = 0.5
-LONGEST_VALUE = 4_000  # bytes; with the steps, it bounds the memory that a query can take
+LONGEST_VALUE = (
+    4_000  # bytes; with the steps, it bounds the memory that a query can take
+)
 
 
 class Rows(Struct):
@@ -184,11 +197,16 @@ class Rows(Struct):
 
     columns: list[str]
     rows: list[list[str | int | float | None]]
-    truncated: Annotated[bool, Meta(description=f"Whether there are more than the {MOST_ROWS} rows given")]
+    truncated: Annotated[
+        bool,
+        Meta(description=f"Whether there are more than the {MOST_ROWS} rows given"),
+    ]
 
 
 @server.tool(annotations=READS)
-def query_database(query: str, database: Literal["users", "products", "orders"] = "users") -> Rows:
+def query_database(
+    query: str, database: Literal["users", "products", "orders"] = "users"
+) -> Rows:
     """Execute a SQL query on the database. It can only read: one SELECT, on built-in sample data.
 
     Each database has one table, named like it: users (id, name, city), products (id, name, price, stock),
@@ -210,22 +228,40 @@ def query_database(query: str, database: Literal["users", "products", "orders"] 
         raise ToolError(explain(str(problem))) from None
     finally:
         connection.close()
-    rows = [[value.hex() if isinstance(value, bytes) else value for value in row] for row in found[:MOST_ROWS]]
-    return Rows([column[0] for column in cursor.description], rows, truncated=len(found) > MOST_ROWS)
+    rows = [
+        [value.hex() if isinstance(value, bytes) else value for value in row]
+        for row in found[:MOST_ROWS]
+    ]
+    return Rows(
+        [column[0] for column in cursor.description],
+        rows,
+        truncated=len(found) > MOST_ROWS,
+    )
 
 
 def open_database(name: str) -> Any:
     """A fresh copy of a sample database, which can be read and no more, and for a short time only."""
     import sqlite3
 
-    allowed = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+    allowed = {
+        sqlite3.SQLITE_SELECT,
+        sqlite3.SQLITE_READ,
+        sqlite3.SQLITE_FUNCTION,
+        sqlite3.SQLITE_RECURSIVE,
+    }
     connection = sqlite3.connect(":memory:")
     connection.executescript(DATABASES[name])
     connection.execute("PRAGMA query_only = ON")
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
-    connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in allowed else sqlite3.SQLITE_DENY)
+    connection.set_authorizer(
+        lambda action, *_: (
+            sqlite3.SQLITE_OK if action in allowed else sqlite3.SQLITE_DENY
+        )
+    )
     ends, steps = monotonic() + MOST_SECONDS, count(SOME_STEPS, SOME_STEPS)
-    connection.set_progress_handler(lambda: next(steps) > MOST_STEPS or monotonic() > ends, SOME_STEPS)
+    connection.set_progress_handler(
+        lambda: next(steps) > MOST_STEPS or monotonic() > ends, SOME_STEPS
+    )
     return connection
 
 
@@ -257,7 +293,9 @@ async def get_current_time() -> str:
 
 @server.tool(annotations=READS)
 async def count_slowly(
-    ctx: Context, steps: Annotated[int, Meta(ge=1, le=100)] = 5, seconds: Annotated[float, Meta(ge=0, le=10)] = 1.0
+    ctx: Context,
+    steps: Annotated[int, Meta(ge=1, le=100)] = 5,
+    seconds: Annotated[float, Meta(ge=0, le=10)] = 1.0,
 ) -> str:
     """Count, telling the progress at each step. It can be cancelled.
 
@@ -298,10 +336,17 @@ def png(size: int) -> bytes:
     """A square picture, as a PNG file."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        return (
+            struct.pack(">I", len(data))
+            + kind
+            + data
+            + struct.pack(">I", zlib.crc32(kind + data))
+        )
 
     shades = [255 * x // size for x in range(size)]
-    line = b"\0" + b"".join(bytes([shade, 96 + shade // 4, 255 - shade]) for shade in shades)
+    line = b"\0" + b"".join(
+        bytes([shade, 96 + shade // 4, 255 - shade]) for shade in shades
+    )
     header = struct.pack(">IIBBBBB", size, size, 8, 2, 0, 0, 0)
     pieces = [(b"IHDR", header), (b"IDAT", zlib.compress(line * size)), (b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*piece) for piece in pieces)
@@ -310,9 +355,20 @@ def png(size: int) -> bytes:
 def wav(hertz: float, rate: int = 8000) -> bytes:
     """A short tone, as a WAV file: one channel of 8 bits."""
     count = rate // 5
-    samples = bytes(round(128 + 60 * math.sin(2 * math.pi * hertz * at / rate)) for at in range(count))
-    header = struct.pack("<4sIHHIIHH4sI", b"fmt ", 16, 1, 1, rate, rate, 1, 8, b"data", count)
-    return b"RIFF" + struct.pack("<I", 4 + len(header) + count) + b"WAVE" + header + samples
+    samples = bytes(
+        round(128 + 60 * math.sin(2 * math.pi * hertz * at / rate))
+        for at in range(count)
+    )
+    header = struct.pack(
+        "<4sIHHIIHH4sI", b"fmt ", 16, 1, 1, rate, rate, 1, 8, b"data", count
+    )
+    return (
+        b"RIFF"
+        + struct.pack("<I", 4 + len(header) + count)
+        + b"WAVE"
+        + header
+        + samples
+    )
 
 
 # Asking the user
@@ -354,7 +410,9 @@ async def logo() -> bytes:
 
 
 @server.prompt(title="Write a postcard")
-async def write_postcard(city: str, mood: Literal["cheerful", "homesick", "poetic"] = "cheerful") -> str:
+async def write_postcard(
+    city: str, mood: Literal["cheerful", "homesick", "poetic"] = "cheerful"
+) -> str:
     """Have a postcard written from one of the cities.
 
     Args:
@@ -375,7 +433,9 @@ async def compare_weather(first: str, second: str) -> list[PromptMessage]:
     """
     cities = [find_city(name, InvalidParams) for name in (first, second)]
     return [
-        PromptMessage("user", Text(f"Which has the better weather, {first} or {second}?")),
+        PromptMessage(
+            "user", Text(f"Which has the better weather, {first} or {second}?")
+        ),
         PromptMessage("assistant", Text("\n".join(describe(city) for city in cities))),
         PromptMessage("user", Text("So, which one?")),
     ]

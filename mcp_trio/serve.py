@@ -2,16 +2,21 @@
 
 import gc
 import signal
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
-from .server.access import owner
-from .server.app import Server
-from .server.dispatch import converse
+from .auth.principal import owner
+from .server import app
+from .server.serve_conversation import serve_conversation
+from .transports.address import parse_address
+
+if TYPE_CHECKING:
+    from .transports.http.asgi import Application
 
 # How many objects are made before the collector looks for circles among them, and how often it looks at older ones.
 # Ten thousand requests that wait are half a million objects, none of them to be freed: to look through them again and
@@ -19,8 +24,40 @@ from .server.dispatch import converse
 COLLECT = (3_000, 10, 50)
 
 
+class Server(app.Server):
+    """Tools, resources and prompts under one name, served to any number of clients."""
+
+    async def serve(self, **where: Any) -> None:
+        """Serve until the input ends or the process is told to stop.
+
+        `console=8080` adds a page for people. With `http` go `path`, `allowed_hosts`,
+        `allowed_origins`, `cors` and `tls=(certificate, key)`.
+        """
+        await serve(self, **where)
+
+    def asgi(self, path: str = "/mcp", **options: Any) -> "Application":
+        """Return an ASGI 3 application that serves what `serve` serves over HTTP.
+
+        `path` is the endpoint's path as clients see it. An application that mounts it
+        must enter `server.running()` in its own lifespan.
+        """
+        from .transports.http.asgi import Application
+
+        return Application(self, path, **options)
+
+    def run(self) -> None:
+        """Serve on standard input and output, from a program that is not async."""
+        in_main_thread = threading.current_thread() is threading.main_thread()
+        if trio.lowlevel.in_trio_run() or not in_main_thread:
+            raise RuntimeError(
+                "Server.run() starts a loop in the main thread, as signals come there; "
+                "where one runs already: await server.serve(stdio=True)"
+            )
+        trio.run(lambda: self.serve(stdio=True))
+
+
 async def serve(
-    server: Server,
+    server: app.Server,
     *,
     stdio: bool | tuple[int, int] = False,
     http: str | int | None = None,
@@ -60,53 +97,81 @@ async def serve(
                 serving.set()
                 async with trio.open_nursery() as transports:
                     urls: list[str] = []
-                    if console is not None:  # before the others, as it sees those that begin after it
+                    if (
+                        console is not None
+                    ):  # before the others, as it sees those that begin after it
                         from .console.app import serve_console
 
-                        await transports.start(partial(serve_console, server, *address(console), stopping=stopping))
-                    for scheme, place, engine in (("http", http, http_engine), ("ws", ws, "websocket")):
+                        await transports.start(
+                            partial(
+                                serve_console,
+                                server,
+                                *parse_address(console),
+                                stopping=stopping,
+                            )
+                        )
+                    for scheme, place, engine in (
+                        ("http", http, http_engine),
+                        ("ws", ws, "websocket"),
+                    ):
                         if place is not None:
                             serves = _engine(engine, server, stopping)
-                            start = partial(serves, server, *address(place), stopping=stopping, **options)
-                            urls += [_url(scheme, *bound, **options) for bound in await transports.start(start)]
+                            start = partial(
+                                serves,
+                                server,
+                                *parse_address(place),
+                                stopping=stopping,
+                                **options,
+                            )
+                            urls += [
+                                _url(scheme, *bound, **options)
+                                for bound in await transports.start(start)
+                            ]
                     task_status.started(urls)
                     if stdio:
                         await _serve_stdio(server, stdio, stopping)
                         stopping.set()
-                nursery.cancel_scope.deadline = trio.current_time() + server.grace  # for the end of the lifespan
+                nursery.cancel_scope.deadline = (
+                    trio.current_time() + server.grace
+                )  # for the end of the lifespan
             nursery.cancel_scope.cancel()
-        if not serving.is_set():  # a signal came before: that is an end, no failure to start
+        if (
+            not serving.is_set()
+        ):  # a signal came before: that is an end, no failure to start
             task_status.started([])
 
 
-def address(text: str | int) -> tuple[str, int]:
-    """Host and port of `[HOST:]PORT`; without a host it is this machine alone. Raises ValueError."""
-    host, _, port = str(text).rpartition(":")
-    if not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"[HOST:]PORT is wanted, such as 8000 or 127.0.0.1:8000, not {text!r}")
-    return host.strip("[]") or "127.0.0.1", int(port)
-
-
-def _url(scheme: str, host: str, port: int, path: str = "/mcp", tls: object = None, **options: Any) -> str:
+def _url(
+    scheme: str,
+    host: str,
+    port: int,
+    path: str = "/mcp",
+    tls: object = None,
+    **options: Any,
+) -> str:
     name = f"[{host}]" if ":" in host else host
     return f"{scheme}{'s' if tls else ''}://{name}:{port}/{path.strip('/')}"
 
 
-def _engine(name: str, server: Server, stopping: trio.Event) -> Callable[..., Awaitable[None]]:
+def _engine(
+    name: str, server: app.Server, stopping: trio.Event
+) -> Callable[..., Awaitable[None]]:
     """What serves HTTP, or with the name `websocket` nothing but that."""
     if name == "hypercorn":
-        from .transports.http.asgi import serve_hypercorn
+        from .transports.http.hypercorn_host import serve_hypercorn
 
         return serve_hypercorn
-    from .transports.http.native import serve_http
+    from .transports.http.server import serve_http
     from .transports.websocket import serve_websocket
 
     upgrade = partial(serve_websocket, server, stopping=stopping)
     return partial(serve_http, upgrade=upgrade, upgrades_only=name == "websocket")
 
 
-async def _serve_stdio(server: Server, stdio: bool | tuple[int, int], stopping: trio.Event) -> None:
-    from .transports.outbox import after
+async def _serve_stdio(
+    server: app.Server, stdio: bool | tuple[int, int], stopping: trio.Event
+) -> None:
+    from .transports.send_queue import after
     from .transports.stdio import claim, open_wire
 
     claimed = nullcontext(stdio) if isinstance(stdio, tuple) else claim()
@@ -115,5 +180,5 @@ async def _serve_stdio(server: Server, stdio: bool | tuple[int, int], stopping: 
             # To stop is to act as if the client had ended its input: what it was owed, it gets.
             nursery.start_soon(after, stopping, wire.end_input)
             nursery.start_soon(wire.wind_up, everything, server.grace)
-            await converse(server, wire, owner())
+            await serve_conversation(server, wire, owner(), transport="stdio")
             nursery.cancel_scope.cancel()

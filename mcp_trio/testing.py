@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from .client import NEWEST, Client, talk, ungrouped
-from .server.access import Principal, owner
+from .auth.principal import Principal, owner
+from .client.client import NEWEST, Client, talk, ungrouped
 from .server.app import Server
-from .server.dispatch import converse
+from .server.serve_conversation import serve_conversation
 from .transports.memory import memory_pair
 
 if TYPE_CHECKING:
@@ -23,7 +23,11 @@ __all__ = ["connect", "replay"]
 
 @asynccontextmanager
 async def connect(
-    server: Server, revision: str = NEWEST, *, principal: Principal | None = None, **options: Any
+    server: Server,
+    revision: str = NEWEST,
+    *,
+    principal: Principal | None = None,
+    **options: Any,
 ) -> AsyncIterator[Client]:
     """A client of `server`, its session open. Options: `capabilities` and `answer`, for what the server may ask.
 
@@ -35,7 +39,7 @@ async def connect(
     ours, theirs = memory_pair()
     with ungrouped():
         async with server.running(), trio.open_nursery() as nursery:
-            nursery.start_soon(converse, server, theirs, principal or owner())
+            nursery.start_soon(serve_conversation, server, theirs, principal or owner())
             try:
                 async with talk(ours, revision, **options) as client:
                     yield client
@@ -44,14 +48,16 @@ async def connect(
                 nursery.cancel_scope.cancel()
 
 
-async def replay(trace: Path | str, server: Server | str, over: Transport = "stdio") -> None:
+async def replay(
+    trace: Path | str, server: Server | str, over: Transport = "stdio"
+) -> None:
     """Replay a trace against a server, or the one that a SPEC names, loaded anew. Raises AssertionError: what differs.
 
     await replay("traces/weather.jsonl", server, over="http")
     """
     from .trace.format import read
     from .trace.replay import Replay, ways
-    from .trace.runs import Result, told
+    from .trace.suite import Result, told
 
     result = Result(Path(trace))
     recorded = read(result.path)

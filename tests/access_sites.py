@@ -7,14 +7,24 @@ from functools import partial
 from typing import Any
 
 import trio
-from http_wire import HEADERS, MODERN, Response, Signals, Site, Wire, message, modern_headers, request
+from http_wire import (
+    HEADERS,
+    MODERN,
+    Response,
+    Signals,
+    Site,
+    Wire,
+    message,
+    modern_headers,
+    request,
+)
 from trio_websocket import wrap_client_stream
 
 from mcp_trio import Access, Context, Principal, Server
-from mcp_trio.client import ungrouped
-from mcp_trio.client_sse import Parser
-from mcp_trio.transports.http.asgi import serve_hypercorn
-from mcp_trio.transports.http.native import serve_http
+from mcp_trio.client.client import ungrouped
+from mcp_trio.client.event_parser import Parser
+from mcp_trio.transports.http.hypercorn_host import serve_hypercorn
+from mcp_trio.transports.http.server import serve_http
 from mcp_trio.transports.websocket import serve_websocket
 
 HOSTS = {"native": serve_http, "hypercorn": serve_hypercorn}
@@ -68,7 +78,13 @@ class Bearer(Site):
         super().__init__(site.server, site.port, site.stopping)
         self.own = {"Authorization": f"Bearer {token}"} if token else {}
 
-    async def send(self, method: str, path: str, headers: dict[str, str] | None = None, body: bytes = b"") -> Response:
+    async def send(
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str] | None = None,
+        body: bytes = b"",
+    ) -> Response:
         return await super().send(method, path, {**self.own, **(headers or {})}, body)
 
     def by(self, token: str | None) -> "Bearer":
@@ -82,7 +98,12 @@ class Bearer(Site):
         with ungrouped():
             async with self.wire() as wire, trio.open_nursery() as nursery:
                 yield await wrap_client_stream(
-                    nursery, wire.stream, "localhost", "/mcp", subprotocols=["mcp"], extra_headers=extra
+                    nursery,
+                    wire.stream,
+                    "localhost",
+                    "/mcp",
+                    subprotocols=["mcp"],
+                    extra_headers=extra,
                 )
                 nursery.cancel_scope.cancel()
 
@@ -90,11 +111,17 @@ class Bearer(Site):
     async def legacy(self) -> AsyncIterator["Legacy"]:
         """A stream of HTTP+SSE, its session open."""
         async with self.wire() as wire:
-            await wire.send(request("GET", "/sse", {**self.own, "Accept": "text/event-stream"}))
+            await wire.send(
+                request("GET", "/sse", {**self.own, "Accept": "text/event-stream"})
+            )
             assert (await wire.head()).status == 200
             parser = Parser()
             stream = Legacy(self, wire, parser, (await wire.event(parser)).data)
-            opening = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+            opening = {
+                "protocolVersion": "2024-11-05",
+                "capabilities": {},
+                "clientInfo": {"name": "t", "version": "1"},
+            }
             await stream.ask(message("initialize", opening))
             yield stream
 
@@ -108,7 +135,9 @@ class Legacy:
     async def post(self, body: Any, token: str | None = None) -> int:
         """Post a message, also in another's name; the status."""
         by = self.there.by(token) if token else self.there
-        return (await by.send("POST", self.path, HEADERS, json.dumps(body).encode())).status
+        return (
+            await by.send("POST", self.path, HEADERS, json.dumps(body).encode())
+        ).status
 
     async def ask(self, body: Any) -> Any:
         assert await self.post(body) == 202
@@ -117,7 +146,10 @@ class Legacy:
 
 @asynccontextmanager
 async def guarded(
-    server: Server | None = None, host: str = "native", token: str | None = A, **options: Any
+    server: Server | None = None,
+    host: str = "native",
+    token: str | None = A,
+    **options: Any,
 ) -> AsyncIterator[Bearer]:
     """A guarded server on loopback, reached with a token."""
     server = server or make_server(access=Access(verify))
@@ -125,7 +157,9 @@ async def guarded(
     if host == "native":
         options["upgrade"] = partial(serve_websocket, server, stopping=stopping)
     async with server.running(), trio.open_nursery() as nursery:
-        start = partial(HOSTS[host], server, "127.0.0.1", 0, stopping=stopping, **options)  # type: ignore[operator]
+        start = partial(
+            HOSTS[host], server, "127.0.0.1", 0, stopping=stopping, **options
+        )  # type: ignore[operator]
         ((_, port),) = await nursery.start(start)
         yield Bearer(Site(server, port, stopping), token)
         stopping.set()
@@ -138,7 +172,13 @@ def calling(tool: str, id: Any = 1, **arguments: Any) -> dict[str, Any]:
 
 def modern(body: dict[str, Any]) -> dict[str, Any]:
     """A request as the revision without sessions has it."""
-    return {**body, "params": {**body["params"], "_meta": {**MODERN, **body["params"].get("_meta", {})}}}
+    return {
+        **body,
+        "params": {
+            **body["params"],
+            "_meta": {**MODERN, **body["params"].get("_meta", {})},
+        },
+    }
 
 
 async def post_modern(there: Bearer, body: dict[str, Any], **headers: str) -> Response:

@@ -16,11 +16,11 @@ import trio.testing
 from oracle import Oracle, available
 
 from mcp_trio import Server
-from mcp_trio.client import Answer, Client, talk
+from mcp_trio.client.client import Answer, Client, talk
 from mcp_trio.protocol.revisions import REVISIONS
-from mcp_trio.server.dispatch import converse
+from mcp_trio.server.serve_conversation import serve_conversation
 from mcp_trio.transports.memory import MemoryWire
-from mcp_trio.transports.outbox import Outbox
+from mcp_trio.transports.send_queue import SendQueue
 
 Json = dict[str, Any]
 
@@ -34,7 +34,11 @@ VENDOR = "io.modelcontextprotocol/"
 
 def spoken(server: Server, revision: str) -> str:
     """The revision that such a client will get: its own, or where the server lacks it, the newest that opens."""
-    return revision if revision in server.revisions.names else server.revisions.newest_opening.name
+    return (
+        revision
+        if revision in server.revisions.names
+        else server.revisions.newest_opening.name
+    )
 
 
 class Judge:
@@ -59,7 +63,10 @@ class Judge:
 
     def verdict(self) -> None:
         if self.problems:
-            raise AssertionError("the server sent what its revision does not have:\n" + "\n".join(self.problems))
+            raise AssertionError(
+                "the server sent what its revision does not have:\n"
+                + "\n".join(self.problems)
+            )
 
 
 class JudgedWire:
@@ -83,15 +90,21 @@ class JudgedWire:
 
 class _ServersEnd(MemoryWire):
     async def receive(self) -> list[bytes | None]:
-        return [None if message == TOO_LARGE else message for message in await super().receive()]
+        return [
+            None if message == TOO_LARGE else message
+            for message in await super().receive()
+        ]
 
 
 class Line:
     """Both ends of a memory wire; the client's can be closed for sending alone."""
 
     def __init__(self) -> None:
-        self._there, self._back = Outbox(), Outbox()
-        self.ours, self.theirs = MemoryWire(self._back, self._there), _ServersEnd(self._there, self._back)
+        self._there, self._back = SendQueue(), SendQueue()
+        self.ours, self.theirs = (
+            MemoryWire(self._back, self._there),
+            _ServersEnd(self._there, self._back),
+        )
         self.ended = trio.Event()
 
     def end(self) -> None:
@@ -103,13 +116,17 @@ class Line:
         return self._back.size > 0
 
     async def serve(self, server: Server) -> None:
-        await converse(server, self.theirs)
+        await serve_conversation(server, self.theirs)
         self.ended.set()
 
 
 @asynccontextmanager
 async def connect(
-    server: Server, revision: str = NEWEST, *, capabilities: Json | None = None, answer: Answer | None = None
+    server: Server,
+    revision: str = NEWEST,
+    *,
+    capabilities: Json | None = None,
+    answer: Answer | None = None,
 ) -> AsyncIterator[Client]:
     """A client whose session is open; what the server sends has to be right in every word."""
     line = Line()
@@ -117,7 +134,12 @@ async def connect(
     async with server.running(), trio.open_nursery() as nursery:
         nursery.start_soon(line.serve, server)
         try:
-            async with talk(JudgedWire(line.ours, judge), revision, capabilities=capabilities, answer=answer) as client:
+            async with talk(
+                JudgedWire(line.ours, judge),
+                revision,
+                capabilities=capabilities,
+                answer=answer,
+            ) as client:
                 yield client
         finally:
             await line.ours.aclose()
@@ -136,7 +158,9 @@ class RawClient:
     def send(self, *messages: bytes | Json | list[Any]) -> None:
         """Send messages, given as bytes or as what they are in JSON, so that they arrive together."""
         for message in messages:
-            self._wire.send(message if isinstance(message, bytes) else json.dumps(message).encode())
+            self._wire.send(
+                message if isinstance(message, bytes) else json.dumps(message).encode()
+            )
 
     def send_too_large(self) -> None:
         """Have the server's wire report a message that was too large to be taken."""
@@ -152,7 +176,9 @@ class RawClient:
         return self._come.pop(0)
 
     def _take(self, messages: list[bytes | None]) -> None:
-        self._come += [json.loads(message) for message in messages if message is not None]
+        self._come += [
+            json.loads(message) for message in messages if message is not None
+        ]
 
     async def replies(self, count: int) -> list[Any]:
         """The next so many messages."""
@@ -174,7 +200,10 @@ class RawClient:
 
     async def open(self, revision: str) -> Json:
         """Open a session; the result of `initialize`."""
-        self.send(initialize(revision), {"jsonrpc": "2.0", "method": "notifications/initialized"})
+        self.send(
+            initialize(revision),
+            {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        )
         reply: Json = await self.receive_json()
         return reply["result"]  # type: ignore[no-any-return]
 
@@ -210,16 +239,31 @@ async def opened(server: Server, revision: str) -> AsyncIterator[RawClient]:
 
 def request(id: Any, method: str, params: Json | None = None) -> Json:
     """A request as the opening revisions have it."""
-    return {"jsonrpc": "2.0", "id": id, "method": method, **({} if params is None else {"params": params})}
+    return {
+        "jsonrpc": "2.0",
+        "id": id,
+        "method": method,
+        **({} if params is None else {"params": params}),
+    }
 
 
 def notification(method: str, params: Json | None = None) -> Json:
-    return {"jsonrpc": "2.0", "method": method, **({} if params is None else {"params": params})}
+    return {
+        "jsonrpc": "2.0",
+        "method": method,
+        **({} if params is None else {"params": params}),
+    }
 
 
-def initialize(revision: str, id: Any = "opening", capabilities: Json | None = None) -> Json:
+def initialize(
+    revision: str, id: Any = "opening", capabilities: Json | None = None
+) -> Json:
     client = {"name": "raw", "version": "1"}
-    params = {"protocolVersion": revision, "capabilities": capabilities or {}, "clientInfo": client}
+    params = {
+        "protocolVersion": revision,
+        "capabilities": capabilities or {},
+        "clientInfo": client,
+    }
     return request(id, "initialize", params)
 
 
@@ -227,16 +271,26 @@ def modern(id: Any, method: str, params: Json | None = None, **meta: Any) -> Jso
     """A request of the newest revision; `meta` are its own keys, without the vendor's prefix; None leaves one out."""
     declared = {"protocolVersion": NEWEST, "clientCapabilities": {}, **meta}
     own = {VENDOR + key: value for key, value in declared.items() if value is not None}
-    return request(id, method, {**(params or {}), "_meta": {**(params or {}).get("_meta", {}), **own}})
+    return request(
+        id,
+        method,
+        {**(params or {}), "_meta": {**(params or {}).get("_meta", {}), **own}},
+    )
 
 
 def asking(revision: str, id: Any, method: str, params: Json | None = None) -> Json:
     """A request as the revision has it."""
-    return request(id, method, params) if revision in OPENING else modern(id, method, params)
+    return (
+        request(id, method, params)
+        if revision in OPENING
+        else modern(id, method, params)
+    )
 
 
 def call(revision: str, id: Any, name: str, arguments: Json | None = None) -> Json:
-    return asking(revision, id, "tools/call", {"name": name, "arguments": arguments or {}})
+    return asking(
+        revision, id, "tools/call", {"name": name, "arguments": arguments or {}}
+    )
 
 
 def cancelled(id: Any) -> Json:

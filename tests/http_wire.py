@@ -9,14 +9,17 @@ from typing import Any
 import trio
 
 from mcp_trio import Context, Server
-from mcp_trio.client_sse import Event, Parser
-from mcp_trio.transports.http.asgi import serve_hypercorn
-from mcp_trio.transports.http.native import serve_http
+from mcp_trio.client.event_parser import Event, Parser
+from mcp_trio.transports.http.hypercorn_host import serve_hypercorn
+from mcp_trio.transports.http.server import serve_http
 from mcp_trio.transports.websocket import serve_websocket
 
 VENDOR = "io.modelcontextprotocol/"
 MODERN = {f"{VENDOR}protocolVersion": "2026-07-28", f"{VENDOR}clientCapabilities": {}}
-HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+HEADERS = {
+    "Content-Type": "application/json",
+    "Accept": "application/json, text/event-stream",
+}
 PATIENCE = 5.0
 
 
@@ -59,7 +62,9 @@ class Wire:
     async def until(self, mark: bytes) -> bytes:
         """All up to the mark, and with it."""
         while mark not in self._bytes:
-            assert await self.more(), f"the connection ended before {mark!r}, after {self._bytes!r}"
+            assert await self.more(), (
+                f"the connection ended before {mark!r}, after {self._bytes!r}"
+            )
         before, _, self._bytes = self._bytes.partition(mark)
         return before + mark
 
@@ -85,7 +90,9 @@ class Wire:
         """A response's head; its body is still to come."""
         lines = (await self.until(b"\r\n\r\n")).decode().split("\r\n")
         pairs = [line.split(": ", 1) for line in lines[1:] if line]
-        return Response(int(lines[0].split()[1]), {name.lower(): value for name, value in pairs})
+        return Response(
+            int(lines[0].split()[1]), {name.lower(): value for name, value in pairs}
+        )
 
     async def chunk(self) -> bytes:
         size = int(await self.until(b"\r\n"), 16)
@@ -102,7 +109,9 @@ class Wire:
                 response.body += chunk
         return response
 
-    async def request(self, method: str, path: str, headers: dict[str, str], body: bytes = b"") -> Response:
+    async def request(
+        self, method: str, path: str, headers: dict[str, str], body: bytes = b""
+    ) -> Response:
         await self.send(request(method, path, headers, body))
         return await self.response(bodiless=method == "HEAD")
 
@@ -116,7 +125,9 @@ class Wire:
                 return events[0]
 
 
-def request(method: str, path: str, headers: dict[str, str] | None = None, body: bytes = b"") -> bytes:
+def request(
+    method: str, path: str, headers: dict[str, str] | None = None, body: bytes = b""
+) -> bytes:
     """A request's bytes; Host and Content-Length are filled in."""
     headers = {"Host": "localhost", **(headers or {})}
     if body and "Content-Length" not in headers:
@@ -133,7 +144,11 @@ def message(method: str, params: Any = None, id: Any = 1) -> dict[str, Any]:
 def modern_headers(body: Any) -> dict[str, str]:
     params = body.get("params", {})
     name = params.get("name", params.get("uri"))
-    headers = {**HEADERS, "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": body["method"]}
+    headers = {
+        **HEADERS,
+        "MCP-Protocol-Version": "2026-07-28",
+        "Mcp-Method": body["method"],
+    }
     return headers if name is None else {**headers, "Mcp-Name": name}
 
 
@@ -153,19 +168,37 @@ class Site:
         finally:
             await trio.aclose_forcefully(stream)
 
-    async def send(self, method: str, path: str, headers: dict[str, str] | None = None, body: bytes = b"") -> Response:
+    async def send(
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str] | None = None,
+        body: bytes = b"",
+    ) -> Response:
         async with self.wire() as wire:
             return await wire.request(method, path, headers or {}, body)
 
-    async def post(self, body: Any, headers: dict[str, str] | None = None, **more: str) -> Response:
+    async def post(
+        self, body: Any, headers: dict[str, str] | None = None, **more: str
+    ) -> Response:
         sent = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return await self.send("POST", "/mcp", {**HEADERS, **(headers or {}), **more}, sent)
+        return await self.send(
+            "POST", "/mcp", {**HEADERS, **(headers or {}), **more}, sent
+        )
 
-    async def modern(self, method: str, params: Any = None, id: Any = 1, **headers: str) -> Response:
-        body = message(method, {**(params or {}), "_meta": {**MODERN, **(params or {}).get("_meta", {})}}, id)
+    async def modern(
+        self, method: str, params: Any = None, id: Any = 1, **headers: str
+    ) -> Response:
+        body = message(
+            method,
+            {**(params or {}), "_meta": {**MODERN, **(params or {}).get("_meta", {})}},
+            id,
+        )
         return await self.post(body, {**modern_headers(body), **headers})
 
-    async def open_session(self, version: str = "2025-11-25", capabilities: Any = None) -> dict[str, str]:
+    async def open_session(
+        self, version: str = "2025-11-25", capabilities: Any = None
+    ) -> dict[str, str]:
         """The headers of a session that is open."""
         opening = {
             "protocolVersion": version,
@@ -174,8 +207,14 @@ class Site:
         }
         response = await self.post(message("initialize", opening))
         assert response.json["result"]["protocolVersion"] == version
-        headers = {**HEADERS, "Mcp-Session-Id": response.headers["mcp-session-id"], "MCP-Protocol-Version": version}
-        noted = await self.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, headers)
+        headers = {
+            **HEADERS,
+            "Mcp-Session-Id": response.headers["mcp-session-id"],
+            "MCP-Protocol-Version": version,
+        }
+        noted = await self.post(
+            {"jsonrpc": "2.0", "method": "notifications/initialized"}, headers
+        )
         assert (noted.status, noted.body) == (202, b"")
         return headers
 
@@ -184,7 +223,9 @@ class Site:
 async def site(server: Server, **options: Any) -> AsyncIterator[Site]:
     stopping = trio.Event()
     async with server.running(), trio.open_nursery() as nursery:
-        start = partial(serve_http, server, "127.0.0.1", 0, stopping=stopping, **options)
+        start = partial(
+            serve_http, server, "127.0.0.1", 0, stopping=stopping, **options
+        )
         ((_, port),) = await nursery.start(start)
         yield Site(server, port, stopping)
         nursery.cancel_scope.cancel()
@@ -199,9 +240,19 @@ async def site_on(host: str, server: Server, **options: Any) -> AsyncIterator[Si
     stopping = trio.Event()
     if host == "native":
         upgrade = partial(serve_websocket, server, stopping=stopping)
-        start = partial(serve_http, server, "127.0.0.1", 0, stopping=stopping, upgrade=upgrade, **options)
+        start = partial(
+            serve_http,
+            server,
+            "127.0.0.1",
+            0,
+            stopping=stopping,
+            upgrade=upgrade,
+            **options,
+        )
     else:
-        start = partial(serve_hypercorn, server, "127.0.0.1", 0, stopping=stopping, **options)
+        start = partial(
+            serve_hypercorn, server, "127.0.0.1", 0, stopping=stopping, **options
+        )
     async with server.running(), trio.open_nursery() as nursery:
         ((_, port),) = await nursery.start(start)
         yield Site(server, port, stopping)

@@ -27,7 +27,14 @@ import pytest
 
 Schema = dict[str, Any]
 
-REVISIONS = ("2024-10-07", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+REVISIONS = (
+    "2024-10-07",
+    "2024-11-05",
+    "2025-03-26",
+    "2025-06-18",
+    "2025-11-25",
+    "2026-07-28",
+)
 
 JSON_RPC_CODES = frozenset({-32700, -32600, -32601, -32602, -32603})
 CODES = {
@@ -70,10 +77,14 @@ def spec_dir() -> Path:
 
 def available() -> bool:
     """Whether the official schema of every revision is there."""
-    return all((spec_dir() / "schema" / f"{revision}.json").is_file() for revision in REVISIONS)
+    return all(
+        (spec_dir() / "schema" / f"{revision}.json").is_file() for revision in REVISIONS
+    )
 
 
-needs_spec = pytest.mark.skipif(not available(), reason="the official schemas are absent: set MCP_SPEC_DIR")
+needs_spec = pytest.mark.skipif(
+    not available(), reason="the official schemas are absent: set MCP_SPEC_DIR"
+)
 
 
 # Reading a schema: every $ref is replaced by what it names, which keeps the definition's name as $comment
@@ -82,7 +93,9 @@ needs_spec = pytest.mark.skipif(not available(), reason="the official schemas ar
 @cache
 def raw_definitions(revision: str) -> dict[str, Schema]:
     """The definitions of one revision as they are published, with the oracle's amendments."""
-    document = json.loads((spec_dir() / "schema" / f"{revision}.json").read_text(encoding="utf-8"))
+    document = json.loads(
+        (spec_dir() / "schema" / f"{revision}.json").read_text(encoding="utf-8")
+    )
     definitions: dict[str, Schema] = document.get("$defs") or document["definitions"]
     for name, properties in AMENDMENTS.get(revision, {}).items():
         definitions[name]["properties"].update(properties)
@@ -113,7 +126,9 @@ def methods(revision: str, union: str) -> dict[str, str]:
     definitions = raw_definitions(revision)
     if union not in definitions:
         return {}
-    names = [member["$ref"].rpartition("/")[2] for member in definitions[union]["anyOf"]]
+    names = [
+        member["$ref"].rpartition("/")[2] for member in definitions[union]["anyOf"]
+    ]
     return {definitions[name]["properties"]["method"]["const"]: name for name in names}
 
 
@@ -138,7 +153,9 @@ def first_defined(revision: str, *names: str) -> str:
 @cache
 def response_schema(revision: str, result: str) -> Schema:
     """The response envelope around one definition of a result."""
-    envelope = definition(revision, first_defined(revision, "JSONRPCResultResponse", "JSONRPCResponse"))
+    envelope = definition(
+        revision, first_defined(revision, "JSONRPCResultResponse", "JSONRPCResponse")
+    )
     properties = {**envelope["properties"], "result": definition(revision, result)}
     return {**envelope, "properties": properties}
 
@@ -146,7 +163,10 @@ def response_schema(revision: str, result: str) -> Schema:
 @cache
 def error_schema(revision: str, code: int | None) -> Schema:
     name = error_definitions(revision).get(code) if code is not None else None
-    return definition(revision, name or first_defined(revision, "JSONRPCErrorResponse", "JSONRPCError"))
+    return definition(
+        revision,
+        name or first_defined(revision, "JSONRPCErrorResponse", "JSONRPCError"),
+    )
 
 
 @cache
@@ -167,7 +187,11 @@ def judge(revision: str, name: str, instance: Any) -> list[str]:
 
 
 def problems(revision: str, schema: Schema, instance: Any) -> list[str]:
-    found = [line for error in validator(revision, schema).iter_errors(instance) for line in explain(error, revision)]
+    found = [
+        line
+        for error in validator(revision, schema).iter_errors(instance)
+        for line in explain(error, revision)
+    ]
     found += unnamed(instance, [schema], "$", revision, "message")
     return list(dict.fromkeys(found))
 
@@ -186,7 +210,11 @@ def validator(revision: str, schema: Schema) -> Any:
 @cache
 def dialect(revision: str) -> Any:
     """The validator class: the first four revisions are written in draft 7, the later ones in 2020-12."""
-    return jsonschema.Draft7Validator if revision in REVISIONS[:4] else jsonschema.Draft202012Validator
+    return (
+        jsonschema.Draft7Validator
+        if revision in REVISIONS[:4]
+        else jsonschema.Draft202012Validator
+    )
 
 
 def step(key: str | int) -> str:
@@ -200,16 +228,27 @@ def explain(error: Any, revision: str) -> list[str]:
     if error.validator in CHOICES:
         return explain_choice(error, revision)
     where = "$" + "".join(map(step, error.absolute_path))
-    message = error.message if len(error.message) <= 200 else f"{error.message[:80]} ... {error.message[-100:]}"
+    message = (
+        error.message
+        if len(error.message) <= 200
+        else f"{error.message[:80]} ... {error.message[-100:]}"
+    )
     return [f"{where}: {message} ({revision})"]
 
 
 def explain_choice(error: Any, revision: str) -> list[str]:
     branches = error.validator_value
-    meant = [index for index, branch in enumerate(branches) if is_meant(branch, error.instance)]
+    meant = [
+        index
+        for index, branch in enumerate(branches)
+        if is_meant(branch, error.instance)
+    ]
     if not meant:
         return [wrong_tag(error, branches, revision)]
-    by_branch = [[sub for sub in error.context if sub.relative_schema_path[0] == index] for index in meant]
+    by_branch = [
+        [sub for sub in error.context if sub.relative_schema_path[0] == index]
+        for index in meant
+    ]
     return [line for sub in min(by_branch, key=len) for line in explain(sub, revision)]
 
 
@@ -217,14 +256,20 @@ def wrong_tag(error: Any, branches: list[Schema], revision: str) -> str:
     """The line for a union whose tag (`type`, `mode`, `method`) names no branch: an audio content in 2024-11-05."""
     where = "$" + "".join(map(step, error.absolute_path))
     for tag in ("type", "mode", "method"):
-        known = sorted({tags(branch)[tag] for branch in branches if tag in tags(branch)})
+        known = sorted(
+            {tags(branch)[tag] for branch in branches if tag in tags(branch)}
+        )
         if known and isinstance(error.instance, dict):
             return f"{where}.{tag}: {error.instance.get(tag)!r} is not named by {revision} (only {', '.join(known)})"
     return f"{where}: {type(error.instance).__name__} fits no branch of the schema ({revision})"
 
 
 def tags(branch: Schema) -> dict[str, Any]:
-    return {key: value["const"] for key, value in branch.get("properties", {}).items() if "const" in value}
+    return {
+        key: value["const"]
+        for key, value in branch.get("properties", {}).items()
+        if "const" in value
+    }
 
 
 def is_meant(branch: Schema, value: Any) -> bool:
@@ -244,7 +289,9 @@ def parts(schema: Schema, value: Any, revision: str) -> Iterator[Schema]:
     yield schema
     applying = list(schema.get("allOf", ()))
     for choice in schema.keys() & CHOICES:
-        applying += fitting(schema[choice], value, revision) or [{}]  # no branch: the validation says so already
+        applying += fitting(schema[choice], value, revision) or [
+            {}
+        ]  # no branch: the validation says so already
     for part in applying:
         yield from parts(part, value, revision)
 
@@ -253,10 +300,14 @@ def fitting(branches: Iterable[Schema], value: Any, revision: str) -> list[Schem
     meant = [branch for branch in branches if is_meant(branch, value)]
     if len(meant) < 2:
         return meant
-    return [branch for branch in meant if validator(revision, branch).is_valid(value)] or meant
+    return [
+        branch for branch in meant if validator(revision, branch).is_valid(value)
+    ] or meant
 
 
-def unnamed(value: Any, schemas: Iterable[Schema], where: str, revision: str, owner: str) -> Iterator[str]:
+def unnamed(
+    value: Any, schemas: Iterable[Schema], where: str, revision: str, owner: str
+) -> Iterator[str]:
     """Every key in the value, however deep, that none of the schemas which apply together names."""
     if not isinstance(value, dict | list):
         return
@@ -271,7 +322,11 @@ def unnamed(value: Any, schemas: Iterable[Schema], where: str, revision: str, ow
 def unnamed_in_object(
     value: dict[str, Any], applying: list[Schema], where: str, revision: str, owner: str
 ) -> Iterator[str]:
-    names = [part["$comment"] for part in applying if "$comment" in part and "properties" in part]
+    names = [
+        part["$comment"]
+        for part in applying
+        if "$comment" in part and "properties" in part
+    ]
     owner = " or ".join(dict.fromkeys(names)) or owner
     is_open = any(map(leaves_unnamed, applying)) or where.endswith("._meta")
     for key, inner in value.items():
@@ -317,16 +372,26 @@ class Oracle:
 
     def check(self, message: Any) -> list[str]:
         """What is wrong with one message that the server sent; an empty list where all is well."""
-        return self._check_batch(message) if isinstance(message, list) else self._check_one(message)
+        return (
+            self._check_batch(message)
+            if isinstance(message, list)
+            else self._check_one(message)
+        )
 
     def _check_batch(self, batch: list[Any]) -> list[str]:
         if self.revision not in BATCH_REVISIONS:
             return [f"$: a batch, which {self.revision} does not have"]
         if not batch:
             return ["$: an empty batch"]
-        found = [f"$[{index}]{line[1:]}" for index, one in enumerate(batch) for line in self._check_one(one)]
+        found = [
+            f"$[{index}]{line[1:]}"
+            for index, one in enumerate(batch)
+            for line in self._check_one(one)
+        ]
         if len({"method" in one for one in batch if isinstance(one, dict)}) > 1:
-            found.append(f"$: responses share a batch with requests or notifications ({self.revision})")
+            found.append(
+                f"$: responses share a batch with requests or notifications ({self.revision})"
+            )
         return found
 
     def _check_one(self, message: Any) -> list[str]:
@@ -345,8 +410,14 @@ class Oracle:
         known = methods(self.revision, f"Server{kind}")
         method = message["method"]
         if not isinstance(method, str) or method not in known:
-            return [f"$.method: {method!r} is not named by {self.revision} (Server{kind})"]
-        return problems(self.revision, method_schema(self.revision, f"JSONRPC{kind}", known[method]), message)
+            return [
+                f"$.method: {method!r} is not named by {self.revision} (Server{kind})"
+            ]
+        return problems(
+            self.revision,
+            method_schema(self.revision, f"JSONRPC{kind}", known[method]),
+            message,
+        )
 
     def _check_result(self, message: dict[str, Any]) -> list[str]:
         method, found = self._answered(message.get("id"))
@@ -354,7 +425,9 @@ class Oracle:
             return found
         name = self._result_name(method, message["result"])
         if name is None:
-            return [f"$.result: a result for {method!r}, which {self.revision} does not have"]
+            return [
+                f"$.result: a result for {method!r}, which {self.revision} does not have"
+            ]
         found = problems(self.revision, response_schema(self.revision, name), message)
         return found + self._check_result_type(name, message["result"])
 
@@ -362,18 +435,39 @@ class Oracle:
         requests = methods(self.revision, "ClientRequest")
         if not isinstance(method, str) or method not in requests:
             return None
-        needs_input = isinstance(result, dict) and result.get("resultType") == "input_required"
-        names = ["InputRequiredResult"] if needs_input and method in MAY_NEED_INPUT else []
-        return first_defined(self.revision, *names, requests[method].removesuffix("Request") + "Result", "EmptyResult")
+        needs_input = (
+            isinstance(result, dict) and result.get("resultType") == "input_required"
+        )
+        names = (
+            ["InputRequiredResult"] if needs_input and method in MAY_NEED_INPUT else []
+        )
+        return first_defined(
+            self.revision,
+            *names,
+            requests[method].removesuffix("Request") + "Result",
+            "EmptyResult",
+        )
 
     def _check_result_type(self, name: str, result: Any) -> list[str]:
-        if not isinstance(result, dict) or "resultType" not in definition(self.revision, name).get("properties", {}):
+        if not isinstance(result, dict) or "resultType" not in definition(
+            self.revision, name
+        ).get("properties", {}):
             return []
         if name == "InputRequiredResult":
             asks = "inputRequests" in result or "requestState" in result
-            return [] if asks else ["$.result: input_required with neither inputRequests nor requestState"]
+            return (
+                []
+                if asks
+                else [
+                    "$.result: input_required with neither inputRequests nor requestState"
+                ]
+            )
         wanted = result.get("resultType", "complete")
-        return [] if wanted == "complete" else [f"$.result.resultType: {wanted!r} is not open to {name}"]
+        return (
+            []
+            if wanted == "complete"
+            else [f"$.result.resultType: {wanted!r} is not open to {name}"]
+        )
 
     def _check_error(self, message: dict[str, Any]) -> list[str]:
         error = message["error"] if isinstance(message["error"], dict) else {}
@@ -381,28 +475,38 @@ class Oracle:
         found = []
         if message.get("id") is not None:
             found = self._answered(message["id"])[1]
-        elif "id" in message and self.revision in UNREAD_ID_IS_NULL and code in UNREAD_ID_CODES:
+        elif (
+            "id" in message
+            and self.revision in UNREAD_ID_IS_NULL
+            and code in UNREAD_ID_CODES
+        ):
             message = {**message, "id": ""}
         if code is not None and code not in CODES[self.revision]:
             found.append(f"$.error.code: {code} is not named by {self.revision}")
         found += problems(self.revision, error_schema(self.revision, code), message)
         return found + self._check_invalid_params(code, error)
 
-    def _check_invalid_params(self, code: int | None, error: dict[str, Any]) -> list[str]:
+    def _check_invalid_params(
+        self, code: int | None, error: dict[str, Any]
+    ) -> list[str]:
         """2024-10-07 says `Invalid params` and gives the reason in the data."""
         if self.revision != "2024-10-07" or code != -32602:
             return []
         data = error.get("data")
         found = []
         if error.get("message") != "Invalid params":
-            found.append(f"$.error.message: {error.get('message')!r}, wanted 'Invalid params' (2024-10-07)")
+            found.append(
+                f"$.error.message: {error.get('message')!r}, wanted 'Invalid params' (2024-10-07)"
+            )
         if not isinstance(data, dict) or not isinstance(data.get("reason"), str):
             found.append("$.error.data.reason: a string is wanted (2024-10-07)")
         return found
 
     def _answered(self, request_id: Any) -> tuple[Any, list[str]]:
         """The method that the id stands for, which is then answered; or a problem."""
-        asked = self._asked.get(request_id) if isinstance(request_id, str | int) else None
+        asked = (
+            self._asked.get(request_id) if isinstance(request_id, str | int) else None
+        )
         if not asked:
             return None, [f"$.id: {request_id!r} answers no open request of the client"]
         return asked.pop(0), []

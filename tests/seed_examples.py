@@ -25,7 +25,13 @@ from typing import Any
 import pytest
 from oracle import spec_dir
 
-REVISION = {0: "2025-06-18", 1: "2025-11-25", 2: "2024-10-07", 3: "2024-11-05", 4: "2025-06-18"}
+REVISION = {
+    0: "2025-06-18",
+    1: "2025-11-25",
+    2: "2024-10-07",
+    3: "2024-11-05",
+    4: "2025-06-18",
+}
 
 FENCED = re.compile(r"^ *```json\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 STRING_OR_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*')
@@ -36,7 +42,10 @@ LENIENT = json.JSONDecoder(strict=False)
 
 def seed_files() -> dict[int, Path]:
     """Number -> file, of the seeds that are there."""
-    return {int(path.name[:3]): path for path in sorted((spec_dir().parent / "seeds").glob("00[0-4]_*.txt"))}
+    return {
+        int(path.name[:3]): path
+        for path in sorted((spec_dir().parent / "seeds").glob("00[0-4]_*.txt"))
+    }
 
 
 def available() -> bool:
@@ -44,7 +53,9 @@ def available() -> bool:
     return len(seed_files()) == len(REVISION)
 
 
-needs_seeds = pytest.mark.skipif(not available(), reason="the seeds are absent: set MCP_SPEC_DIR to their neighbour")
+needs_seeds = pytest.mark.skipif(
+    not available(), reason="the seeds are absent: set MCP_SPEC_DIR to their neighbour"
+)
 
 
 @cache
@@ -81,7 +92,11 @@ def messages(number: int) -> list[dict[str, Any]]:
 
 def requests(number: int) -> list[dict[str, Any]]:
     """The requests of one seed."""
-    return [message for message in messages(number) if "method" in message and "id" in message]
+    return [
+        message
+        for message in messages(number)
+        if "method" in message and "id" in message
+    ]
 
 
 def responses(number: int) -> list[dict[str, Any]]:
@@ -97,4 +112,8 @@ def notifications(number: int) -> list[dict[str, Any]]:
 def exchanges(number: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Each request with the response of the same id, where the seed shows both."""
     by_id = {response["id"]: response for response in responses(number)}
-    return [(request, by_id[request["id"]]) for request in requests(number) if request["id"] in by_id]
+    return [
+        (request, by_id[request["id"]])
+        for request in requests(number)
+        if request["id"] in by_id
+    ]

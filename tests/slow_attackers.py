@@ -27,13 +27,15 @@ async def slow_header(stream: trio.SocketStream) -> None:
 
 
 async def slow_body(stream: trio.SocketStream) -> None:
-    await stream.send_all(request("POST", "/mcp", {**modern_headers(LIST), "Content-Length": "1000"}))
+    await stream.send_all(
+        request("POST", "/mcp", {**modern_headers(LIST), "Content-Length": "1000"})
+    )
     await trickle(stream, b" " * 1_000)
 
 
 async def slow_read(stream: trio.SocketStream) -> None:
     await stream.send_all(LISTING * UNREAD)
-    while await stream.receive_some(1):  # noqa: ASYNC110 - it is the clock that is waited for
+    while await stream.receive_some(1):
         await trio.sleep(PAUSE)
 
 
@@ -43,10 +45,18 @@ async def trickle(stream: trio.SocketStream, data: bytes) -> None:
         await trio.sleep(PAUSE)
 
 
-KINDS: list[Callable[[trio.SocketStream], Awaitable[None]]] = [slow_header, slow_body, slow_read]
+KINDS: list[Callable[[trio.SocketStream], Awaitable[None]]] = [
+    slow_header,
+    slow_body,
+    slow_read,
+]
 
 
-async def attack(port: int, attacker: Callable[[trio.SocketStream], Awaitable[None]], held: set[object]) -> None:
+async def attack(
+    port: int,
+    attacker: Callable[[trio.SocketStream], Awaitable[None]],
+    held: set[object],
+) -> None:
     while True:
         mine = trio.socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         mine.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -79,13 +89,18 @@ async def main(port: int, each: int) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def hold(port: int, each: int, held: set[object], task_status: trio.TaskStatus[trio.CancelScope]) -> None:
+async def hold(
+    port: int,
+    each: int,
+    held: set[object],
+    task_status: trio.TaskStatus[trio.CancelScope],
+) -> None:
     async with trio.open_nursery() as nursery:
         for attacker in KINDS:
             for _ in range(each):
                 nursery.start_soon(attack, port, attacker, held)
         with trio.move_on_after(20):
-            while len(held) < each * len(KINDS):  # noqa: ASYNC110 - once
+            while len(held) < each * len(KINDS):
                 await trio.sleep(0.05)
             await trio.sleep(2 * PAUSE)
         task_status.started(nursery.cancel_scope)

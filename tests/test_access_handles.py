@@ -6,31 +6,59 @@ from typing import Any
 
 import pytest
 import trio
-from access_sites import ADMIN, HOSTS, TOKENS, A, B, Bearer, calling, guarded, make_server, modern, post_modern, verify
+from access_sites import (
+    ADMIN,
+    HOSTS,
+    TOKENS,
+    A,
+    B,
+    Bearer,
+    calling,
+    guarded,
+    make_server,
+    modern,
+    post_modern,
+    verify,
+)
 from http_wire import HEADERS, Signals, message, request
 
 from mcp_trio import Context, Server
-from mcp_trio.client_sse import Parser
-from mcp_trio.transports.http import endpoint
-from mcp_trio.transports.http.endpoint import Head, Reply
+from mcp_trio.client.event_parser import Parser
+from mcp_trio.transports.http.messages import Head, Reply
+from mcp_trio.transports.http.rules import MCP
 from mcp_trio.transports.http.service import Exchange, Service
 
 each_host = pytest.mark.parametrize("host", HOSTS)
-CANCELLING = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
+CANCELLING = {
+    "jsonrpc": "2.0",
+    "method": "notifications/cancelled",
+    "params": {"requestId": 7},
+}
 
 
 @each_host
-@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
-async def test_cve_2026_52869_a_session_is_not_found_by_another_token(host: str, version: str) -> None:
+@pytest.mark.parametrize(
+    "version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
+)
+async def test_cve_2026_52869_a_session_is_not_found_by_another_token(
+    host: str, version: str
+) -> None:
     async with guarded(host=host) as there:
         session = await there.open_session(version)
         other = there.by(B)
-        for body in (message("ping"), calling("add", a=1, b=2), message("tools/list"), CANCELLING):
+        for body in (
+            message("ping"),
+            calling("add", a=1, b=2),
+            message("tools/list"),
+            CANCELLING,
+        ):
             refused = await other.post(body, session)
             unknown = await other.post(body, {**session, "Mcp-Session-Id": "unknown"})
             assert (refused.status, refused.body) == (404, unknown.body)
         assert (await there.post(message("ping"), session)).status == 200
-        assert (await there.by(ADMIN).post(message("ping"), session)).status == 200  # a's too
+        assert (
+            await there.by(ADMIN).post(message("ping"), session)
+        ).status == 200  # a's too
 
 
 @each_host
@@ -47,16 +75,23 @@ async def cut_off(there: Bearer, signals: Signals) -> Any:
     body = calling("wait", 7)
     body["params"]["_meta"] = {"progressToken": "p"}
     async with there.wire() as wire:
-        await wire.send(request("POST", "/mcp", {**session, **there.own}, json.dumps(body).encode()))
+        await wire.send(
+            request("POST", "/mcp", {**session, **there.own}, json.dumps(body).encode())
+        )
         await wire.head()
         await signals.begun.wait()
     yield session
 
 
 @each_host
-async def test_cve_2026_52870_what_a_stream_has_left_is_not_found_by_its_last_event_id(host: str) -> None:
+async def test_cve_2026_52870_what_a_stream_has_left_is_not_found_by_its_last_event_id(
+    host: str,
+) -> None:
     signals = Signals()
-    async with guarded(make_server(signals, access=verify), host) as there, cut_off(there, signals) as session:
+    async with (
+        guarded(make_server(signals, access=verify), host) as there,
+        cut_off(there, signals) as session,
+    ):
         signals.go.set()
         last = {**session, "Last-Event-ID": "0-0"}
         refused = await there.by(B).send("GET", "/mcp", last)
@@ -75,7 +110,10 @@ async def test_cve_2026_52870_a_session_cannot_be_ended(host: str) -> None:
 @each_host
 async def test_cve_2026_52870_a_request_cannot_be_cancelled(host: str) -> None:
     signals = Signals()
-    async with guarded(make_server(signals, access=verify), host) as there, cut_off(there, signals) as session:
+    async with (
+        guarded(make_server(signals, access=verify), host) as there,
+        cut_off(there, signals) as session,
+    ):
         assert (await there.by(B).post(CANCELLING, session)).status == 404
         assert not signals.cleaned.is_set()
         assert (await there.post(CANCELLING, session)).status == 202
@@ -84,9 +122,14 @@ async def test_cve_2026_52870_a_request_cannot_be_cancelled(host: str) -> None:
 
 
 @each_host
-async def test_cve_2026_52870_a_request_without_a_session_cannot_be_cancelled_by_its_id(host: str) -> None:
+async def test_cve_2026_52870_a_request_without_a_session_cannot_be_cancelled_by_its_id(
+    host: str,
+) -> None:
     signals = Signals()
-    async with guarded(make_server(signals, access=verify), host) as there, trio.open_nursery() as nursery:
+    async with (
+        guarded(make_server(signals, access=verify), host) as there,
+        trio.open_nursery() as nursery,
+    ):
 
         @nursery.start_soon
         async def called() -> None:
@@ -94,20 +137,32 @@ async def test_cve_2026_52870_a_request_without_a_session_cannot_be_cancelled_by
             assert reply["result"]["content"][0]["text"] == "went"
 
         await signals.begun.wait()
-        stateless = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "notifications/cancelled"}
+        stateless = {
+            "MCP-Protocol-Version": "2026-07-28",
+            "Mcp-Method": "notifications/cancelled",
+        }
         await there.by(B).post(CANCELLING, stateless)
         signals.go.set()
 
 
 @each_host
-async def test_cve_2026_52870_messages_to_a_stream_of_sse_are_not_taken(host: str) -> None:
+async def test_cve_2026_52870_messages_to_a_stream_of_sse_are_not_taken(
+    host: str,
+) -> None:
     async with guarded(host=host) as there, there.legacy() as stream:
         assert await stream.post(calling("add", a=1, b=2), B) == 404
-        assert await stream.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, B) == 404
+        assert (
+            await stream.post(
+                {"jsonrpc": "2.0", "method": "notifications/initialized"}, B
+            )
+            == 404
+        )
         assert (await stream.ask(message("ping", id="mine")))["id"] == "mine"
 
 
-async def test_a_stream_of_sse_takes_no_token_that_may_less_than_the_one_it_was_opened_by() -> None:
+async def test_a_stream_of_sse_takes_no_token_that_may_less_than_the_one_it_was_opened_by() -> (
+    None
+):
     async with guarded(token=ADMIN) as there, there.legacy() as stream:
         assert await stream.post(calling("purge"), A) == 404
     async with guarded(token=A) as there, there.legacy() as stream:
@@ -137,7 +192,10 @@ async def test_cve_2026_52870_a_sealed_state_is_no_use_to_another(host: str) -> 
         asked = (await post_modern(there, body)).json["result"]
         (key,) = asked["inputRequests"]
         answers = {key: {"roots": [{"uri": "file:///home"}]}}
-        body["params"] |= {"requestState": asked["requestState"], "inputResponses": answers}
+        body["params"] |= {
+            "requestState": asked["requestState"],
+            "inputResponses": answers,
+        }
         refused = (await post_modern(there.by(B), body)).json["error"]
         assert (refused["code"], "requestState" in refused["message"]) == (-32602, True)
         booked = (await post_modern(there.by(ADMIN), body)).json["result"]
@@ -148,41 +206,76 @@ async def test_cve_2026_52870_a_sealed_state_is_no_use_to_another(host: str) -> 
 async def test_cve_2026_52870_a_question_cannot_be_answered(host: str) -> None:
     async with guarded(asking_server(), host) as there, there.wire() as wire:
         session = await there.open_session(capabilities={"roots": {}})
-        await wire.send(request("POST", "/mcp", {**session, **there.own}, json.dumps(calling("book")).encode()))
+        await wire.send(
+            request(
+                "POST",
+                "/mcp",
+                {**session, **there.own},
+                json.dumps(calling("book")).encode(),
+            )
+        )
         await wire.head()
         parser = Parser()
         while not (event := await wire.event(parser)).data:
             pass
         question = json.loads(event.data)["id"]
         for token, uri, status in ((B, "file:///evil", 404), (A, "file:///home", 202)):
-            answer = {"jsonrpc": "2.0", "id": question, "result": {"roots": [{"uri": uri}]}}
+            answer = {
+                "jsonrpc": "2.0",
+                "id": question,
+                "result": {"roots": [{"uri": uri}]},
+            }
             assert (await there.by(token).post(answer, session)).status == status
         reply = json.loads((await wire.event(parser)).data)
         assert reply["result"]["content"][0]["text"] == "booked file:///home"
 
 
 @each_host
-async def test_cve_2026_52870_what_a_session_subscribes_to_cannot_be_changed(host: str) -> None:
+async def test_cve_2026_52870_what_a_session_subscribes_to_cannot_be_changed(
+    host: str,
+) -> None:
     async with guarded(host=host) as there, there.wire() as wire:
         session = await there.open_session("2025-06-18")
-        await there.post(message("resources/subscribe", {"uri": "notes://one"}), session)
-        assert (await there.by(B).post(message("resources/unsubscribe", {"uri": "notes://one"}), session)).status == 404
+        await there.post(
+            message("resources/subscribe", {"uri": "notes://one"}), session
+        )
+        assert (
+            await there.by(B).post(
+                message("resources/unsubscribe", {"uri": "notes://one"}), session
+            )
+        ).status == 404
         await wire.send(request("GET", "/mcp", {**session, **there.own}))
         await wire.head()
         there.server.resource_updated("notes://one")
-        assert json.loads((await wire.event(Parser())).data)["params"] == {"uri": "notes://one"}
+        assert json.loads((await wire.event(Parser())).data)["params"] == {
+            "uri": "notes://one"
+        }
 
 
 @each_host
-async def test_cve_2026_52870_a_subscription_cannot_be_ended_by_its_id(host: str) -> None:
+async def test_cve_2026_52870_a_subscription_cannot_be_ended_by_its_id(
+    host: str,
+) -> None:
     async with guarded(host=host) as there, there.wire() as wire:
-        body = modern(message("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, 7))
-        headers = {**HEADERS, "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "subscriptions/listen", **there.own}
+        body = modern(
+            message(
+                "subscriptions/listen", {"notifications": {"toolsListChanged": True}}, 7
+            )
+        )
+        headers = {
+            **HEADERS,
+            "MCP-Protocol-Version": "2026-07-28",
+            "Mcp-Method": "subscriptions/listen",
+            **there.own,
+        }
         await wire.send(request("POST", "/mcp", headers, json.dumps(body).encode()))
         await wire.head()
         parser = Parser()
         await wire.event(parser)
-        stateless = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "notifications/cancelled"}
+        stateless = {
+            "MCP-Protocol-Version": "2026-07-28",
+            "Mcp-Method": "notifications/cancelled",
+        }
         await there.by(B).post(CANCELLING, stateless)
         there.server.remove_tool("add")
         heard = json.loads((await wire.event(parser)).data)
@@ -192,14 +285,21 @@ async def test_cve_2026_52870_a_subscription_cannot_be_ended_by_its_id(host: str
 async def test_cve_2026_52870_another_connection_cannot_cancel_over_websocket() -> None:
     signals = Signals()
     server = make_server(signals, access=verify)
-    async with guarded(server) as there, there.websocket() as one, there.by(B).websocket() as other:
+    async with (
+        guarded(server) as there,
+        there.websocket() as one,
+        there.by(B).websocket() as other,
+    ):
         await one.send_message(json.dumps(modern(calling("wait", 7))))
         await signals.begun.wait()
         await other.send_message(json.dumps(CANCELLING))
         await other.send_message(json.dumps(modern(message("tools/list"))))
         await other.get_message()
         signals.go.set()
-        assert json.loads(await one.get_message())["result"]["content"][0]["text"] == "went"
+        assert (
+            json.loads(await one.get_message())["result"]["content"][0]["text"]
+            == "went"
+        )
 
 
 # A session's requests are each made with the scopes of their own token
@@ -220,9 +320,13 @@ async def test_a_batch_is_carried_out_for_the_token_that_it_came_with() -> None:
     session = {b"mcp-protocol-version": b"2025-03-26"}
 
     def head(token: str) -> Head:
-        return Head(b"POST", b"/mcp", session, route=endpoint.MCP, principal=TOKENS[token])
+        return Head(b"POST", b"/mcp", session, route=MCP, principal=TOKENS[token])
 
-    opening = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    opening = {
+        "protocolVersion": "2025-03-26",
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"},
+    }
     reply = service.answer(head(A), json.dumps(message("initialize", opening)).encode())
     assert isinstance(reply, Reply)
     session[b"mcp-session-id"] = dict(reply.headers)[b"Mcp-Session-Id"]

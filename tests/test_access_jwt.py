@@ -28,10 +28,12 @@ from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from trio.testing import MockClock
 
 from mcp_trio import jwt
-from mcp_trio.server import jwts
+from mcp_trio.auth import jwt as jwts
 
 ISSUER, AUDIENCE = "https://login.example", "https://mcp.example/mcp"
-RSA, OTHER_RSA = (rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2))
+RSA, OTHER_RSA = (
+    rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2)
+)
 EC, ED = ec.generate_private_key(ec.SECP256R1()), ed25519.Ed25519PrivateKey.generate()
 SECRET = "s" * 32
 SIGNED_BY: dict[str, Any] = {"RS256": RSA, "ES256": EC, "EdDSA": ED, "HS256": SECRET}
@@ -43,13 +45,26 @@ def pem(key: Any) -> str:
 
 
 def jwk(key: Any, **more: str) -> dict[str, Any]:
-    kind: Any = {RSA: RSAAlgorithm, OTHER_RSA: RSAAlgorithm, EC: ECAlgorithm, ED: OKPAlgorithm}[key]
+    kind: Any = {
+        RSA: RSAAlgorithm,
+        OTHER_RSA: RSAAlgorithm,
+        EC: ECAlgorithm,
+        ED: OKPAlgorithm,
+    }[key]
     return {**kind.to_jwk(key.public_key(), as_dict=True), **more}
 
 
-def token(key: Any = RSA, algorithm: str = "RS256", kid: str | None = None, **claims: Any) -> str:
+def token(
+    key: Any = RSA, algorithm: str = "RS256", kid: str | None = None, **claims: Any
+) -> str:
     """A good token, but for what is said; None leaves a claim out."""
-    full = {"iss": ISSUER, "aud": AUDIENCE, "exp": time.time() + 60, "sub": "alice", **claims}
+    full = {
+        "iss": ISSUER,
+        "aud": AUDIENCE,
+        "exp": time.time() + 60,
+        "sub": "alice",
+        **claims,
+    }
     kept = {name: value for name, value in full.items() if value is not None}
     return library.encode(kept, key, algorithm, headers={"kid": kid} if kid else None)
 
@@ -60,10 +75,20 @@ checks: Callable[..., Any] = partial(jwt, issuer=ISSUER, audience=AUDIENCE)
 @pytest.mark.parametrize("algorithm", SIGNED_BY)
 async def test_a_signed_token_stands_for_its_subject(algorithm: str) -> None:
     key = SIGNED_BY[algorithm]
-    verify = checks(key=SECRET, algorithms="HS256") if key is SECRET else checks(key=pem(key))
+    verify = (
+        checks(key=SECRET, algorithms="HS256")
+        if key is SECRET
+        else checks(key=pem(key))
+    )
     expires = time.time() + 100
-    found = await verify(token(key, algorithm, exp=expires, scope="read admin", extra=[1]))
-    assert (found.name, found.scopes, found.expires) == ("alice", {"read", "admin"}, expires)
+    found = await verify(
+        token(key, algorithm, exp=expires, scope="read admin", extra=[1])
+    )
+    assert (found.name, found.scopes, found.expires) == (
+        "alice",
+        {"read", "admin"},
+        expires,
+    )
     assert found.claims["extra"] == [1]
 
 
@@ -78,7 +103,9 @@ SCOPES = [
 
 
 @pytest.mark.parametrize(("claims", "scopes"), SCOPES)
-async def test_scopes_are_read_where_issuers_write_them(claims: dict[str, Any], scopes: set[str]) -> None:
+async def test_scopes_are_read_where_issuers_write_them(
+    claims: dict[str, Any], scopes: set[str]
+) -> None:
     assert (await checks(key=pem(RSA))(token(**claims))).scopes == scopes
 
 
@@ -137,12 +164,16 @@ async def test_a_clock_may_be_off_by_the_leeway() -> None:
 
 
 async def test_another_claim_can_say_who_comes() -> None:
-    assert (await checks(key=pem(RSA), name="client_id")(token(client_id="bot"))).name == "bot"
+    assert (
+        await checks(key=pem(RSA), name="client_id")(token(client_id="bot"))
+    ).name == "bot"
     assert await checks(key=pem(RSA), name="client_id")(token()) is None
 
 
 async def test_a_good_token_comes_in_over_http() -> None:
-    async with guarded(make_server(access=checks(key=pem(RSA))), token=token(scope="admin")) as there:
+    async with guarded(
+        make_server(access=checks(key=pem(RSA))), token=token(scope="admin")
+    ) as there:
         reply = await there.modern("tools/call", {"name": "purge"})
         assert reply.json["result"]["content"][0]["text"] == "purged by alice"
         refused = await there.by(unsigned()).modern("tools/list")
@@ -160,7 +191,10 @@ MISUSE = [
     ({"key": pem(RSA), "algorithms": "none"}, "no such signature"),
     ({"key": pem(RSA), "algorithms": ["RS255"]}, "there is no 'RS255'"),
     ({"key": pem(RSA), "algorithms": "HS256"}, "no such signature"),
-    ({"key": pem(RSA), "algorithms": ["RS256", "HS256"]}, "a secret goes with no public key"),
+    (
+        {"key": pem(RSA), "algorithms": ["RS256", "HS256"]},
+        "a secret goes with no public key",
+    ),
     ({"key": pem(RSA), "algorithms": "ES256"}, "no such signature"),
     ({"key": pem(RSA), "algorithms": []}, "no such signature"),
     ({"key": SECRET}, "no such signature"),
@@ -168,7 +202,18 @@ MISUSE = [
     ({"jwks": {"keys": []}, "algorithms": "HS256"}, "a secret goes with no"),
     ({"jwks": {"keys": []}}, "no public key"),
     ({"jwks": {}}, "no public key"),
-    ({"jwks": {"keys": [{"kty": "oct", "k": "c2VjcmV0", "alg": "HS256"}, {"kty": "new"}, 7]}}, "no public key"),
+    (
+        {
+            "jwks": {
+                "keys": [
+                    {"kty": "oct", "k": "c2VjcmV0", "alg": "HS256"},
+                    {"kty": "new"},
+                    7,
+                ]
+            }
+        },
+        "no public key",
+    ),
     ({"jwks": "http://keys.example/jwks"}, "https is wanted"),
     ({"jwks": "ftp://keys.example/jwks"}, "https is wanted"),
     ({"jwks": "https:///jwks"}, "https is wanted"),
@@ -176,7 +221,9 @@ MISUSE = [
 
 
 @pytest.mark.parametrize(("given", "words"), MISUSE)
-def test_what_would_be_unsafe_or_no_use_is_refused_at_once(given: dict[str, Any], words: str) -> None:
+def test_what_would_be_unsafe_or_no_use_is_refused_at_once(
+    given: dict[str, Any], words: str
+) -> None:
     with pytest.raises(ValueError, match=words):
         jwt(**{"issuer": ISSUER, "audience": AUDIENCE, **given})
 
@@ -188,27 +235,44 @@ def test_a_missing_library_is_told_with_the_remedy() -> None:
         "try:\n mcp_trio.jwt(key='', issuer='i', audience='a')\n"
         "except ImportError as error:\n print(error)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "JSON Web Tokens take more libraries: pip install 'mcp_trio[jwt]'\n"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert (
+        done.stdout
+        == "JSON Web Tokens take more libraries: pip install 'mcp_trio[jwt]'\n"
+    )
 
 
 # Key sets
 
 
 async def test_the_key_is_found_by_its_name() -> None:
-    keys = [jwk(RSA, kid="one"), jwk(OTHER_RSA, kid="two"), jwk(ED, kid="ed", use="sig"), jwk(EC, kid="enc", use="enc")]
+    keys = [
+        jwk(RSA, kid="one"),
+        jwk(OTHER_RSA, kid="two"),
+        jwk(ED, kid="ed", use="sig"),
+        jwk(EC, kid="enc", use="enc"),
+    ]
     verify = checks(jwks={"keys": keys})
     assert await verify(token(RSA, kid="one"))
     assert await verify(token(OTHER_RSA, kid="two"))
     assert await verify(token(ED, "EdDSA", kid="ed"))
-    for refused in (token(RSA), token(RSA, kid="two"), token(EC, "ES256", kid="enc"), token(RSA, kid="three")):
+    for refused in (
+        token(RSA),
+        token(RSA, kid="two"),
+        token(EC, "ES256", kid="enc"),
+        token(RSA, kid="three"),
+    ):
         assert await verify(refused) is None
 
 
 async def test_the_only_key_needs_no_name() -> None:
     assert await checks(jwks={"keys": [jwk(RSA)]})(token(kid="any"))
     assert await checks(jwks={"keys": [jwk(RSA, kid="one")]})(token())
-    assert await checks(jwks={"keys": [jwk(RSA, kid="one")]})(token(kid="other")) is None
+    assert (
+        await checks(jwks={"keys": [jwk(RSA, kid="one")]})(token(kid="other")) is None
+    )
 
 
 async def test_keys_come_from_a_file(tmp_path: Path) -> None:
@@ -233,7 +297,10 @@ class Issuer:
         self.say(200, json.dumps({"keys": keys}).encode())
 
     def say(self, status: int, body: bytes = b"", head: str = "") -> None:
-        self.answer = f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n{head}\r\n".encode() + body
+        self.answer = (
+            f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n{head}\r\n".encode()
+            + body
+        )
 
     async def serve(self, stream: trio.SocketStream) -> None:
         async with stream:
@@ -258,7 +325,9 @@ async def issuing(*keys: dict[str, Any]) -> AsyncIterator[Issuer]:
         nursery.cancel_scope.cancel()
 
 
-async def test_keys_are_fetched_once_and_again_for_an_unknown_one_at_most_once_a_minute(mock_clock: MockClock) -> None:
+async def test_keys_are_fetched_once_and_again_for_an_unknown_one_at_most_once_a_minute(
+    mock_clock: MockClock,
+) -> None:
     async with issuing(jwk(RSA, kid="one")) as issuer:
         verify = checks(jwks=issuer.url)
         assert issuer.asked == 0
@@ -300,15 +369,21 @@ SPOILT: dict[str, Callable[[Issuer], None]] = {
     "nested": lambda issuer: issuer.say(200, b'{"keys":' + b"[" * 100_000),
     "too much": lambda issuer: issuer.say(200, b" " * (jwts.MAX_KEYS + 1)),
     "no HTTP": lambda issuer: setattr(issuer, "answer", b"nonsense\r\n"),
-    "less than promised": lambda issuer: setattr(issuer, "answer", b"HTTP/1.1 200 X\r\nContent-Length: 9\r\n\r\n{"),
-    "elsewhere": lambda issuer: issuer.say(302, head="Location: http://keys.example/jwks\r\n"),
+    "less than promised": lambda issuer: setattr(
+        issuer, "answer", b"HTTP/1.1 200 X\r\nContent-Length: 9\r\n\r\n{"
+    ),
+    "elsewhere": lambda issuer: issuer.say(
+        302, head="Location: http://keys.example/jwks\r\n"
+    ),
     "a file": lambda issuer: issuer.say(302, head="Location: file:///etc/hostname\r\n"),
 }
 
 
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
 async def test_while_keys_cannot_be_had_those_known_before_stay(
-    spoil: Callable[[Issuer], None], mock_clock: MockClock, caplog: pytest.LogCaptureFixture
+    spoil: Callable[[Issuer], None],
+    mock_clock: MockClock,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with issuing(jwk(RSA, kid="one")) as issuer:
         known, fresh = checks(jwks=issuer.url), checks(jwks=issuer.url)
@@ -328,7 +403,10 @@ async def test_while_keys_cannot_be_had_those_known_before_stay(
         assert await fresh(token(kid="one"))
 
 
-LEADS = [("https://login.example", "http://127.0.0.1/jwks"), ("http://127.0.0.1/jwks", "https://login.example")]
+LEADS = [
+    ("https://login.example", "http://127.0.0.1/jwks"),
+    ("http://127.0.0.1/jwks", "https://login.example"),
+]
 LEADS += [("https://login.example", "ftp://login.example/jwks")]
 
 
@@ -336,11 +414,15 @@ LEADS += [("https://login.example", "ftp://login.example/jwks")]
 def test_no_redirect_changes_the_scheme(here: str, there: str) -> None:
     asked = urllib.request.Request(here)
     with pytest.raises(HTTPError) as refused:
-        jwts._NoDetours().redirect_request(asked, io.BytesIO(), 302, "", Message(), there)
+        jwts._NoDetours().redirect_request(
+            asked, io.BytesIO(), 302, "", Message(), there
+        )
     refused.value.close()
 
 
-async def test_an_issuer_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_issuer_that_does_not_answer_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(jwts, "FETCH_WITHIN", 0.1)
     listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
     async with listener:
@@ -366,7 +448,9 @@ async def test_an_issuer_that_never_ends_its_answer_holds_few_threads(
             with pytest.raises(jwts.Unreachable):
                 await verify(token(kid="one"))
             await trio.sleep(jwts.AGAIN)
-        assert await trio.to_thread.run_sync(len, begun) == 4  # there are threads left for others
+        assert (
+            await trio.to_thread.run_sync(len, begun) == 4
+        )  # there are threads left for others
     finally:
         let_go.set()
 
@@ -374,5 +458,7 @@ async def test_an_issuer_that_never_ends_its_answer_holds_few_threads(
 async def test_without_keys_nobody_comes_in_and_it_is_503() -> None:
     async with issuing() as issuer:
         issuer.say(500)
-        async with guarded(make_server(access=checks(jwks=issuer.url)), token=token()) as there:
+        async with guarded(
+            make_server(access=checks(jwks=issuer.url)), token=token()
+        ) as there:
             assert (await there.modern("tools/list")).status == 503

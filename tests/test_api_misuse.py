@@ -82,22 +82,97 @@ CASES: list[Case] = [
         ValueError,
         "resource 'a://b'",
     ),
-    ("a tool that is a class", lambda s: s.tool(Thing), TypeError, "@server.tool goes on a function, not on <class"),
-    ("a tool that is no function", lambda s: s.tool(5), TypeError, "@server.tool goes on a function, not on 5"),
+    (
+        "a tool that is a class",
+        lambda s: s.tool(Thing),
+        TypeError,
+        "@server.tool goes on a function, not on <class",
+    ),
+    (
+        "a tool that is no function",
+        lambda s: s.tool(5),
+        TypeError,
+        "@server.tool goes on a function, not on 5",
+    ),
     ("a tool given its name", lambda s: s.tool("name"), TypeError, "not on 'name'"),
-    ("a tool that is a generator", lambda s: s.tool(generator), TypeError, "that returns its result"),
-    ("a tool that is a plain generator", lambda s: s.tool(plain_generator), TypeError, "yields"),
-    ("a coroutine in place of a function", lambda s: s.tool(closed(function())), TypeError, "goes on a function"),
-    ("a prompt that is a class", lambda s: s.prompt(Thing), TypeError, "@server.prompt goes on a function"),
-    ("a resource that is a class", lambda s: s.resource("a://b")(Thing), TypeError, "@server.resource goes on"),
-    ("a resource without its URI", lambda s: s.resource(function), TypeError, "@server.resource('notes://{id}')"),
-    ("a completer that is a class", lambda s: s.complete("prompt", "a")(Thing), TypeError, "@server.complete goes on"),
-    ("an unknown option", lambda s: s.tool(nmae="x")(function), TypeError, "@server.tool has no option 'nmae'"),
-    ("an unknown option of a prompt", lambda s: s.prompt(nmae="x")(function), TypeError, "@server.prompt has no"),
-    ("a size of a prompt", lambda s: s.prompt(size=1)(function), TypeError, "@server.prompt has no option 'size'"),
-    ("a name that is a number", lambda s: s.tool(name=5)(function), TypeError, "@server.tool(name) wants a string"),
-    ("a title that is a number", lambda s: s.tool(title=5)(function), TypeError, "Tool(title) wants str | None, not 5"),
-    ("icons in words", lambda s: s.tool(icons=["http://x"])(function), TypeError, "Tool(icons) wants list[Icon]"),
+    (
+        "a tool that is a generator",
+        lambda s: s.tool(generator),
+        TypeError,
+        "that returns its result",
+    ),
+    (
+        "a tool that is a plain generator",
+        lambda s: s.tool(plain_generator),
+        TypeError,
+        "yields",
+    ),
+    (
+        "a coroutine in place of a function",
+        lambda s: s.tool(closed(function())),
+        TypeError,
+        "goes on a function",
+    ),
+    (
+        "a prompt that is a class",
+        lambda s: s.prompt(Thing),
+        TypeError,
+        "@server.prompt goes on a function",
+    ),
+    (
+        "a resource that is a class",
+        lambda s: s.resource("a://b")(Thing),
+        TypeError,
+        "@server.resource goes on",
+    ),
+    (
+        "a resource without its URI",
+        lambda s: s.resource(function),
+        TypeError,
+        "@server.resource('notes://{id}')",
+    ),
+    (
+        "a completer that is a class",
+        lambda s: s.complete("prompt", "a")(Thing),
+        TypeError,
+        "@server.complete goes on",
+    ),
+    (
+        "an unknown option",
+        lambda s: s.tool(nmae="x")(function),
+        TypeError,
+        "@server.tool has no option 'nmae'",
+    ),
+    (
+        "an unknown option of a prompt",
+        lambda s: s.prompt(nmae="x")(function),
+        TypeError,
+        "@server.prompt has no",
+    ),
+    (
+        "a size of a prompt",
+        lambda s: s.prompt(size=1)(function),
+        TypeError,
+        "@server.prompt has no option 'size'",
+    ),
+    (
+        "a name that is a number",
+        lambda s: s.tool(name=5)(function),
+        TypeError,
+        "@server.tool(name) wants a string",
+    ),
+    (
+        "a title that is a number",
+        lambda s: s.tool(title=5)(function),
+        TypeError,
+        "Tool(title) wants str | None, not 5",
+    ),
+    (
+        "icons in words",
+        lambda s: s.tool(icons=["http://x"])(function),
+        TypeError,
+        "Tool(icons) wants list[Icon]",
+    ),
     (
         "annotations as a dict",
         lambda s: s.tool(annotations={"readOnlyHint": "yes"})(function),
@@ -110,38 +185,93 @@ CASES: list[Case] = [
         TypeError,
         "Resource(size) wants int | None",
     ),
-    ("a number as MIME type", lambda s: s.resource("r://a", mime_type=5)(function), TypeError, "Resource(mime_type)"),
+    (
+        "a number as MIME type",
+        lambda s: s.resource("r://a", mime_type=5)(function),
+        TypeError,
+        "Resource(mime_type)",
+    ),
     (
         "a schema in a list",
         lambda s: s.tool(input_schema=[1])(function),
         ValueError,
         "input_schema of function() wants",
     ),
-    ("an output schema in a list", lambda s: s.tool(output_schema=[1])(function), ValueError, "not [1]"),
+    (
+        "an output schema in a list",
+        lambda s: s.tool(output_schema=[1])(function),
+        ValueError,
+        "not [1]",
+    ),
     (
         "a method of no object",
         lambda s: s.tool(Thing.method),
         TypeError,
         "Thing.method(): nothing gives it 'self'; register the bound",
     ),
-    ("an empty name", lambda s: s.tool(name=" ")(function), ValueError, "tool name ' ': 1 to 128 of the characters"),
-    ("a name with a space", lambda s: s.tool(name="a b")(function), ValueError, "tool name 'a b'"),
-    ("a name that is too long", lambda s: s.tool(name="a" * 129)(function), ValueError, "1 to 128"),
-    ("a name with a newline", lambda s: s.tool(name="a\n")(function), ValueError, "tool name"),
-    ("a lambda without a name", lambda s: s.tool(lambda: "x"), ValueError, "tool name '<lambda>'"),
+    (
+        "an empty name",
+        lambda s: s.tool(name=" ")(function),
+        ValueError,
+        "tool name ' ': 1 to 128 of the characters",
+    ),
+    (
+        "a name with a space",
+        lambda s: s.tool(name="a b")(function),
+        ValueError,
+        "tool name 'a b'",
+    ),
+    (
+        "a name that is too long",
+        lambda s: s.tool(name="a" * 129)(function),
+        ValueError,
+        "1 to 128",
+    ),
+    (
+        "a name with a newline",
+        lambda s: s.tool(name="a\n")(function),
+        ValueError,
+        "tool name",
+    ),
+    (
+        "a lambda without a name",
+        lambda s: s.tool(lambda: "x"),
+        ValueError,
+        "tool name '<lambda>'",
+    ),
     (
         "a timeout of nothing",
         lambda s: s.tool(timeout=0)(function),
         ValueError,
         "server.tool(timeout) wants a positive number of seconds, not 0",
     ),
-    ("a timeout below nothing", lambda s: s.tool(timeout=-1)(function), ValueError, "not -1"),
-    ("a timeout that is no number", lambda s: s.tool(timeout=float("nan"))(function), ValueError, "not nan"),
+    (
+        "a timeout below nothing",
+        lambda s: s.tool(timeout=-1)(function),
+        ValueError,
+        "not -1",
+    ),
+    (
+        "a timeout that is no number",
+        lambda s: s.tool(timeout=float("nan"))(function),
+        ValueError,
+        "not nan",
+    ),
     ("a timeout in words", lambda s: s.tool(timeout="5")(function), ValueError, "'5'"),
     ("an unsupported type", lambda s: s.tool(with_object), TypeError, "with_object"),
-    ("arguments with a star", lambda s: s.tool(with_star), TypeError, "*a has no JSON form"),
+    (
+        "arguments with a star",
+        lambda s: s.tool(with_star),
+        TypeError,
+        "*a has no JSON form",
+    ),
     ("two contexts", lambda s: s.tool(two_contexts), TypeError, "second Context"),
-    ("a schema that is none", lambda s: s.tool(input_schema={"type": "objekt"})(function), ValueError, "input_schema"),
+    (
+        "a schema that is none",
+        lambda s: s.tool(input_schema={"type": "objekt"})(function),
+        ValueError,
+        "input_schema",
+    ),
     (
         "a schema of no object",
         lambda s: s.tool(input_schema={"type": "array"})(function),
@@ -156,20 +286,42 @@ CASES: list[Case] = [
     ),
     (
         "an unsupported dialect",
-        lambda s: s.tool(output_schema={"$schema": "http://example.com/mine"})(function),
+        lambda s: s.tool(output_schema={"$schema": "http://example.com/mine"})(
+            function
+        ),
         ValueError,
         "'http://example.com/mine'; supported are",
     ),
-    ("a URI without a scheme", lambda s: s.resource("notes/1")(function), ValueError, "a URI starts with a scheme"),
+    (
+        "a URI without a scheme",
+        lambda s: s.resource("notes/1")(function),
+        ValueError,
+        "a URI starts with a scheme",
+    ),
     (
         "a variable too many",
         lambda s: s.resource("a://{b}")(function),
         TypeError,
         "the URI has ['b'], the function none",
     ),
-    ("a variable too few", lambda s: s.resource("a://b")(with_argument), TypeError, "the URI has none"),
-    ("a variable of another name", lambda s: s.resource("a://{b}")(with_argument), TypeError, "the same names"),
-    ("a variable that is a number", lambda s: s.resource("a://{a}")(with_number), TypeError, "comes as a string"),
+    (
+        "a variable too few",
+        lambda s: s.resource("a://b")(with_argument),
+        TypeError,
+        "the URI has none",
+    ),
+    (
+        "a variable of another name",
+        lambda s: s.resource("a://{b}")(with_argument),
+        TypeError,
+        "the same names",
+    ),
+    (
+        "a variable that is a number",
+        lambda s: s.resource("a://{a}")(with_number),
+        TypeError,
+        "comes as a string",
+    ),
     (
         "a prompt's argument that is a number",
         lambda s: s.prompt(with_number),
@@ -182,42 +334,137 @@ CASES: list[Case] = [
         ValueError,
         "no such prompt or resource",
     ),
-    ("a completer for no argument", lambda s: s.complete("prompt", "z")(with_argument), ValueError, "'z'"),
+    (
+        "a completer for no argument",
+        lambda s: s.complete("prompt", "z")(with_argument),
+        ValueError,
+        "'z'",
+    ),
     (
         "two completers for one argument",
         lambda s: twice(lambda: s.complete("prompt", "a")(with_argument)),
         ValueError,
         "has a completer already",
     ),
-    ("a completer without a parameter", lambda s: s.complete("prompt", "a")(function), TypeError, "the value so far"),
-    ("a lifespan that does not yield", lambda s: s.lifespan(function), TypeError, "yields once"),
+    (
+        "a completer without a parameter",
+        lambda s: s.complete("prompt", "a")(function),
+        TypeError,
+        "the value so far",
+    ),
+    (
+        "a lifespan that does not yield",
+        lambda s: s.lifespan(function),
+        TypeError,
+        "yields once",
+    ),
     (
         "a lifespan that is not async",
         lambda s: s.lifespan(plain_generator),
         TypeError,
         "@server.lifespan goes on an async",
     ),
-    ("two lifespans", lambda s: twice(lambda: s.lifespan(generator)), ValueError, "has a lifespan already"),
-    ("removing an unknown tool", lambda s: s.remove_tool("none"), KeyError, "there is no tool 'none'"),
-    ("removing an unknown resource", lambda s: s.remove_resource("a://none"), KeyError, "there is no resource"),
-    ("removing an unknown prompt", lambda s: s.remove_prompt("none"), KeyError, "there is no prompt 'none'"),
+    (
+        "two lifespans",
+        lambda s: twice(lambda: s.lifespan(generator)),
+        ValueError,
+        "has a lifespan already",
+    ),
+    (
+        "removing an unknown tool",
+        lambda s: s.remove_tool("none"),
+        KeyError,
+        "there is no tool 'none'",
+    ),
+    (
+        "removing an unknown resource",
+        lambda s: s.remove_resource("a://none"),
+        KeyError,
+        "there is no resource",
+    ),
+    (
+        "removing an unknown prompt",
+        lambda s: s.remove_prompt("none"),
+        KeyError,
+        "there is no prompt 'none'",
+    ),
     ("a name that is none", lambda s: Server(5), TypeError, "not 5"),  # type: ignore[arg-type]
-    ("no name at all", lambda s: Server(""), TypeError, "Server(name) wants a string, not ''"),
-    ("a version that is a number", lambda s: Server("x", version=5), TypeError, "(version) wants str, not 5"),  # type: ignore[arg-type]
-    ("a server's icons in words", lambda s: Server("x", icons=["https://i"]), TypeError, "(icons) wants list[Icon]"),  # type: ignore[list-item]
-    ("instructions in a list", lambda s: Server("x", instructions=["a"]), TypeError, "Server(instructions) wants"),  # type: ignore[arg-type]
-    ("a secret that is a number", lambda s: Server("x", secret=5), TypeError, "Server(secret) wants str | bytes"),  # type: ignore[arg-type]
+    (
+        "no name at all",
+        lambda s: Server(""),
+        TypeError,
+        "Server(name) wants a string, not ''",
+    ),
+    (
+        "a version that is a number",
+        lambda s: Server("x", version=5),
+        TypeError,
+        "(version) wants str, not 5",
+    ),  # type: ignore[arg-type]
+    (
+        "a server's icons in words",
+        lambda s: Server("x", icons=["https://i"]),
+        TypeError,
+        "(icons) wants list[Icon]",
+    ),  # type: ignore[list-item]
+    (
+        "instructions in a list",
+        lambda s: Server("x", instructions=["a"]),
+        TypeError,
+        "Server(instructions) wants",
+    ),  # type: ignore[arg-type]
+    (
+        "a secret that is a number",
+        lambda s: Server("x", secret=5),
+        TypeError,
+        "Server(secret) wants str | bytes",
+    ),  # type: ignore[arg-type]
     ("pages in words", lambda s: Server("x", pages="3"), ValueError, "not '3'"),  # type: ignore[arg-type]
     ("pages of a fraction", lambda s: Server("x", pages=1.5), ValueError, "not 1.5"),  # type: ignore[arg-type]
     ("pages that are true", lambda s: Server("x", pages=True), ValueError, "not True"),
-    ("a timeout that is true", lambda s: Server("x", timeout=True), ValueError, "Server(timeout) wants"),
+    (
+        "a timeout that is true",
+        lambda s: Server("x", timeout=True),
+        ValueError,
+        "Server(timeout) wants",
+    ),
     ("no grace", lambda s: Server("x", grace=None), ValueError, "Server(grace) wants"),  # type: ignore[arg-type]
-    ("a grace that is false", lambda s: Server("x", grace=False), ValueError, "Server(grace) wants"),
-    ("an unknown profile", lambda s: Server("x", profile="purse"), ValueError, "profile 'purse': it is one of pocket"),
-    ("pages of nothing", lambda s: Server("x", pages=0), ValueError, "at least one item, not 0"),
-    ("a server's timeout of nothing", lambda s: Server("x", timeout=0), ValueError, "timeout"),
-    ("a server's timeout below nothing", lambda s: Server("x", timeout=-1), ValueError, "timeout"),
-    ("a grace below nothing", lambda s: Server("x", grace=-1), ValueError, "Server(grace) wants"),
+    (
+        "a grace that is false",
+        lambda s: Server("x", grace=False),
+        ValueError,
+        "Server(grace) wants",
+    ),
+    (
+        "an unknown profile",
+        lambda s: Server("x", profile="purse"),
+        ValueError,
+        "profile 'purse': it is one of pocket",
+    ),
+    (
+        "pages of nothing",
+        lambda s: Server("x", pages=0),
+        ValueError,
+        "at least one item, not 0",
+    ),
+    (
+        "a server's timeout of nothing",
+        lambda s: Server("x", timeout=0),
+        ValueError,
+        "timeout",
+    ),
+    (
+        "a server's timeout below nothing",
+        lambda s: Server("x", timeout=-1),
+        ValueError,
+        "timeout",
+    ),
+    (
+        "a grace below nothing",
+        lambda s: Server("x", grace=-1),
+        ValueError,
+        "Server(grace) wants",
+    ),
 ]
 
 
@@ -226,8 +473,14 @@ def closed(coroutine: Any) -> Any:
     return coroutine
 
 
-@pytest.mark.parametrize(("misuse", "error", "says"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_misuse(misuse: Callable[[Server], Any], error: type[Exception], says: str) -> None:
+@pytest.mark.parametrize(
+    ("misuse", "error", "says"),
+    [case[1:] for case in CASES],
+    ids=[case[0] for case in CASES],
+)
+def test_misuse(
+    misuse: Callable[[Server], Any], error: type[Exception], says: str
+) -> None:
     with pytest.raises(error) as caught:
         misuse(a_server())
     assert says in str(caught.value)

@@ -10,17 +10,36 @@ import pytest
 import trio
 from checked import ALL, MODERN, NEWEST, VENDOR, Json, connect, modern, opened, raw
 
-from mcp_trio import AskFailed, Audio, Context, Elicit, PromptMessage, ResourceLink, Roots, Sample, Server, Text
-from mcp_trio.client import RemoteError
-from mcp_trio.server.ask import seal, unseal
+from mcp_trio import (
+    AskFailed,
+    Audio,
+    Context,
+    Elicit,
+    PromptMessage,
+    ResourceLink,
+    Roots,
+    Sample,
+    Server,
+    Text,
+)
+from mcp_trio.client.errors import RemoteError
+from mcp_trio.server.sealed_state import seal, unseal
 
 R = "2025-11-25"
 ELICITING = [revision for revision in ALL if revision >= "2025-06-18"]
 WITH_ROOTS = [revision for revision in ALL if revision > "2024-10-07"]
 URL = ["2025-11-25", NEWEST]
-CAPABLE = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
+CAPABLE = {
+    "elicitation": {"form": {}, "url": {}},
+    "sampling": {"tools": {}},
+    "roots": {},
+}
 ACCEPT = {"action": "accept", "content": {"seats": 2}}
-REPLY = {"role": "assistant", "content": {"type": "text", "text": "Paris"}, "model": "m"}
+REPLY = {
+    "role": "assistant",
+    "content": {"type": "text", "text": "Paris"},
+    "model": "m",
+}
 
 
 @dataclass
@@ -68,11 +87,18 @@ def a_server() -> Server:
 
     @server.tool
     async def visit(ctx: Context) -> str:
-        return (await ctx.elicit_url("Log in", "https://example.com/login", "login-1")).action
+        return (
+            await ctx.elicit_url("Log in", "https://example.com/login", "login-1")
+        ).action
 
     @server.tool
     async def think(ctx: Context) -> str:
-        said = await ctx.sample("The capital of France?", max_tokens=10, system_prompt="Be short.", temperature=0.5)
+        said = await ctx.sample(
+            "The capital of France?",
+            max_tokens=10,
+            system_prompt="Be short.",
+            temperature=0.5,
+        )
         return f"{said.role} {said.text} {said.model} {said.stop_reason}"
 
     @server.tool
@@ -81,17 +107,26 @@ def a_server() -> Server:
 
     @server.tool
     async def all_at_once(ctx: Context) -> str:
-        booking, said, roots = await ctx.ask(Elicit("Seats?", Booking), Sample("Where?", max_tokens=5), Roots())
+        booking, said, roots = await ctx.ask(
+            Elicit("Seats?", Booking), Sample("Where?", max_tokens=5), Roots()
+        )
         return f"{booking.content.seats} {said.text} {roots[0].uri}"
 
     return server
 
 
 async def tool_text(
-    revision: str, name: str, client: Client, capabilities: Json | None = None, **arguments: Any
+    revision: str,
+    name: str,
+    client: Client,
+    capabilities: Json | None = None,
+    **arguments: Any,
 ) -> str:
     async with connect(
-        a_server(), revision, capabilities=CAPABLE if capabilities is None else capabilities, answer=client
+        a_server(),
+        revision,
+        capabilities=CAPABLE if capabilities is None else capabilities,
+        answer=client,
     ) as connected:
         result = await connected.call_tool(name, arguments)
     return str(result.get("toolResult", result.text))
@@ -100,7 +135,10 @@ async def tool_text(
 @pytest.mark.parametrize("revision", ELICITING)
 async def test_a_form(revision: str) -> None:
     client = Client()
-    assert await tool_text(revision, "book", client) == "accept Booking(seats=2, window=False)"
+    assert (
+        await tool_text(revision, "book", client)
+        == "accept Booking(seats=2, window=False)"
+    )
     ((method, params),) = client.asked
     assert method == "elicitation/create"
     assert params["message"] == "Seats to Paris?"
@@ -111,7 +149,10 @@ async def test_a_form(revision: str) -> None:
 @pytest.mark.parametrize("revision", ELICITING)
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_a_user_who_does_not_answer(revision: str, action: str) -> None:
-    assert await tool_text(revision, "book", Client(elicitation={"action": action})) == f"{action} None"
+    assert (
+        await tool_text(revision, "book", Client(elicitation={"action": action}))
+        == f"{action} None"
+    )
 
 
 @pytest.mark.parametrize("revision", URL)
@@ -129,8 +170,16 @@ async def test_a_models_words(revision: str) -> None:
     assert await tool_text(revision, "think", client) == "assistant Paris m None"
     ((method, params),) = client.asked
     assert method == "sampling/createMessage"
-    question = {"role": "user", "content": {"type": "text", "text": "The capital of France?"}}
-    wanted = {"messages": [question], "maxTokens": 10, "systemPrompt": "Be short.", "temperature": 0.5}
+    question = {
+        "role": "user",
+        "content": {"type": "text", "text": "The capital of France?"},
+    }
+    wanted = {
+        "messages": [question],
+        "maxTokens": 10,
+        "systemPrompt": "Be short.",
+        "temperature": 0.5,
+    }
     assert params == wanted
 
 
@@ -141,26 +190,41 @@ async def test_a_models_words_in_several_pieces(revision: str) -> None:
         {"type": "image", "data": "", "mimeType": "a/b"},
         {"type": "text", "text": "ris"},
     ]
-    said = await tool_text(revision, "think", Client(sampling={**REPLY, "content": pieces, "stopReason": "endTurn"}))
+    said = await tool_text(
+        revision,
+        "think",
+        Client(sampling={**REPLY, "content": pieces, "stopReason": "endTurn"}),
+    )
     assert said == "assistant Paris m endTurn"
 
 
 @pytest.mark.parametrize("revision", WITH_ROOTS)
 async def test_the_clients_folders(revision: str) -> None:
-    client = Client(roots={"roots": [{"uri": "file:///a"}, {"uri": "file:///b", "name": "B"}]})
-    assert await tool_text(revision, "look", client) == "[('file:///a', None), ('file:///b', 'B')]"
+    client = Client(
+        roots={"roots": [{"uri": "file:///a"}, {"uri": "file:///b", "name": "B"}]}
+    )
+    assert (
+        await tool_text(revision, "look", client)
+        == "[('file:///a', None), ('file:///b', 'B')]"
+    )
 
 
 @pytest.mark.parametrize("revision", ELICITING)
 async def test_several_questions_in_one_round(revision: str) -> None:
     client = Client()
     assert await tool_text(revision, "all_at_once", client) == "2 Paris file:///a"
-    assert [method for method, _ in client.asked] == ["elicitation/create", "sampling/createMessage", "roots/list"]
+    assert [method for method, _ in client.asked] == [
+        "elicitation/create",
+        "sampling/createMessage",
+        "roots/list",
+    ]
 
 
 async def test_several_questions_come_in_one_result() -> None:
     async with raw(a_server(), NEWEST) as client:
-        call = modern(1, "tools/call", {"name": "all_at_once"}, clientCapabilities=CAPABLE)
+        call = modern(
+            1, "tools/call", {"name": "all_at_once"}, clientCapabilities=CAPABLE
+        )
         (reply,) = await client.exchange(call)
     assert reply["result"]["resultType"] == "input_required"
     assert len(reply["result"]["inputRequests"]) == 3
@@ -170,12 +234,19 @@ async def test_several_questions_come_in_one_result() -> None:
 
 
 @pytest.mark.parametrize("revision", ALL)
-@pytest.mark.parametrize(("tool", "capability"), [("book", "elicitation"), ("think", "sampling"), ("look", "roots")])
-async def test_a_client_without_the_capability_is_not_asked(revision: str, tool: str, capability: str) -> None:
+@pytest.mark.parametrize(
+    ("tool", "capability"),
+    [("book", "elicitation"), ("think", "sampling"), ("look", "roots")],
+)
+async def test_a_client_without_the_capability_is_not_asked(
+    revision: str, tool: str, capability: str
+) -> None:
     client = Client()
     able = {key: value for key, value in CAPABLE.items() if key != capability}
     says = f"This request needs a client with the capability {capability}"
-    async with connect(a_server(), revision, capabilities=able, answer=client) as connected:
+    async with connect(
+        a_server(), revision, capabilities=able, answer=client
+    ) as connected:
         if revision in MODERN:
             with pytest.raises(RemoteError) as caught:
                 await connected.call_tool(tool)
@@ -189,12 +260,17 @@ async def test_a_client_without_the_capability_is_not_asked(revision: str, tool:
 
 @pytest.mark.parametrize("revision", URL)
 @pytest.mark.parametrize(
-    ("offered", "form", "url"), [({}, True, False), ({"form": {}}, True, False), ({"url": {}}, False, True)]
+    ("offered", "form", "url"),
+    [({}, True, False), ({"form": {}}, True, False), ({"url": {}}, False, True)],
 )
-async def test_the_two_ways_to_elicit_are_offered_apart(revision: str, offered: Json, form: bool, url: bool) -> None:
+async def test_the_two_ways_to_elicit_are_offered_apart(
+    revision: str, offered: Json, form: bool, url: bool
+) -> None:
     for tool, allowed in (("book", form), ("visit", url)):
         client = Client()
-        async with connect(a_server(), revision, capabilities={"elicitation": offered}, answer=client) as connected:
+        async with connect(
+            a_server(), revision, capabilities={"elicitation": offered}, answer=client
+        ) as connected:
             try:
                 refused = (await connected.call_tool(tool)).is_error
             except RemoteError as error:
@@ -203,7 +279,9 @@ async def test_the_two_ways_to_elicit_are_offered_apart(revision: str, offered: 
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26"])
-async def test_a_revision_without_elicitation_has_none_whatever_the_client_says(revision: str) -> None:
+async def test_a_revision_without_elicitation_has_none_whatever_the_client_says(
+    revision: str,
+) -> None:
     says = await tool_text(revision, "book", Client())
     assert says == "This request needs a client with the capability elicitation"
 
@@ -211,7 +289,9 @@ async def test_a_revision_without_elicitation_has_none_whatever_the_client_says(
 # What the client answers
 
 
-@pytest.mark.parametrize("revision", [revision for revision in ALL if revision not in MODERN])
+@pytest.mark.parametrize(
+    "revision", [revision for revision in ALL if revision not in MODERN]
+)
 async def test_a_client_that_answers_with_an_error(revision: str) -> None:
     refusal = RemoteError({"code": -1, "message": "User rejected sampling request"})
     says = await tool_text(revision, "think", Client(sampling=refusal))
@@ -243,8 +323,15 @@ GARBAGE: list[tuple[str, str, Any]] = [
 
 @pytest.mark.parametrize("revision", [R, NEWEST])
 @pytest.mark.parametrize(("tool", "capability", "answer"), GARBAGE)
-async def test_a_client_that_answers_with_garbage(revision: str, tool: str, capability: str, answer: Any) -> None:
-    async with connect(a_server(), revision, capabilities=CAPABLE, answer=Client(**{capability: answer})) as connected:
+async def test_a_client_that_answers_with_garbage(
+    revision: str, tool: str, capability: str, answer: Any
+) -> None:
+    async with connect(
+        a_server(),
+        revision,
+        capabilities=CAPABLE,
+        answer=Client(**{capability: answer}),
+    ) as connected:
         if revision in MODERN:
             with pytest.raises(RemoteError) as caught:
                 await connected.call_tool(tool)
@@ -256,10 +343,19 @@ async def test_a_client_that_answers_with_garbage(revision: str, tool: str, capa
 
 
 @pytest.mark.parametrize("revision", [R, NEWEST])
-@pytest.mark.parametrize("content", ["Paris", 5, None, [5], {"type": "text"}, [{"type": "text", "text": 5}]], ids=repr)
-async def test_the_content_of_a_sample_may_be_anything_without_harm(revision: str, content: Any) -> None:
+@pytest.mark.parametrize(
+    "content",
+    ["Paris", 5, None, [5], {"type": "text"}, [{"type": "text", "text": 5}]],
+    ids=repr,
+)
+async def test_the_content_of_a_sample_may_be_anything_without_harm(
+    revision: str, content: Any
+) -> None:
     async with connect(
-        a_server(), revision, capabilities=CAPABLE, answer=Client(sampling={**REPLY, "content": content})
+        a_server(),
+        revision,
+        capabilities=CAPABLE,
+        answer=Client(sampling={**REPLY, "content": content}),
     ) as connected:
         try:
             says = (await connected.call_tool("think")).text
@@ -286,11 +382,15 @@ async def test_a_tool_may_catch_that_asking_failed() -> None:
 async def test_an_answer_to_nothing_and_a_second_answer_are_passed_over() -> None:
     async with raw(a_server()) as client:
         await client.open(R)
-        assert await client.exchange({"jsonrpc": "2.0", "id": "ask-0", "result": {}}) == []
+        assert (
+            await client.exchange({"jsonrpc": "2.0", "id": "ask-0", "result": {}}) == []
+        )
         assert await client.exchange({"jsonrpc": "2.0", "id": 0, "result": {}}) == []
 
 
-async def test_a_message_to_sample_from_is_text_image_or_audio(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_message_to_sample_from_is_text_image_or_audio(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     server = Server("x")
 
     @server.tool
@@ -298,17 +398,24 @@ async def test_a_message_to_sample_from_is_text_image_or_audio(caplog: pytest.Lo
         said = Audio(b"1", "audio/wav") if sound else ResourceLink("a://b", "b")
         return (await ctx.sample([PromptMessage("user", said)], max_tokens=1)).text
 
-    async with connect(server, "2024-11-05", capabilities=CAPABLE, answer=Client()) as client:
+    async with connect(
+        server, "2024-11-05", capabilities=CAPABLE, answer=Client()
+    ) as client:
         assert (await client.call_tool("think", {"sound": True})).text == "Paris"
         assert (await client.call_tool("think", {"sound": False})).is_error
-    assert "a message to sample from is Text, Image or Audio, not ResourceLink" in caplog.text
+    assert (
+        "a message to sample from is Text, Image or Audio, not ResourceLink"
+        in caplog.text
+    )
 
 
 # Running again
 
 
 @pytest.mark.parametrize("revision", ELICITING)
-async def test_a_step_is_done_once_though_the_function_runs_again(revision: str) -> None:
+async def test_a_step_is_done_once_though_the_function_runs_again(
+    revision: str,
+) -> None:
     server, done = Server("x"), []
 
     @server.tool
@@ -323,7 +430,9 @@ async def test_a_step_is_done_once_though_the_function_runs_again(revision: str)
         return f"{receipt} {first.content.seats} {second.content.seats}"  # type: ignore[union-attr]
 
     client = Client()
-    async with connect(server, revision, capabilities=CAPABLE, answer=client) as connected:
+    async with connect(
+        server, revision, capabilities=CAPABLE, answer=client
+    ) as connected:
         assert (await connected.call_tool("pay")).text == "{'receipt': 1} 2 2"
     assert done == ["charged"]
     assert [params["message"] for _, params in client.asked] == ["First?", "Second?"]
@@ -341,7 +450,9 @@ async def test_prompts_and_resources_ask_too(revision: str) -> None:
     async def read(id: str, ctx: Context) -> str:
         return id + (await ctx.roots())[0].uri
 
-    async with connect(server, revision, capabilities=CAPABLE, answer=Client()) as client:
+    async with connect(
+        server, revision, capabilities=CAPABLE, answer=Client()
+    ) as client:
         result = await client.get_prompt("prompt")
         assert result["messages"][0]["content"]["text"] == "file:///a"
         read_result = await client.request("resources/read", {"uri": "a://1"})
@@ -364,13 +475,17 @@ async def test_questions_from_within_a_nursery(revision: str) -> None:
             nursery.start_soon(ask, Roots())
         return str(len(found))
 
-    async with connect(server, revision, capabilities=CAPABLE, answer=Client()) as client:
+    async with connect(
+        server, revision, capabilities=CAPABLE, answer=Client()
+    ) as client:
         assert (await client.call_tool("both")).text == "2"
 
 
 async def ask_for_a_booking(client: Any, id: Any = 1, **params: Any) -> Any:
     body = {"name": "book", **params}
-    replies = await client.exchange(modern(id, "tools/call", body, clientCapabilities=CAPABLE))
+    replies = await client.exchange(
+        modern(id, "tools/call", body, clientCapabilities=CAPABLE)
+    )
     return replies[0]
 
 
@@ -382,8 +497,8 @@ async def first_round(client: Any) -> tuple[str, str]:
 
 
 def resealed(server: Server, state: str, **changes: Any) -> str:
-    content = json.loads(unseal(server.secret, state))
-    return seal(server.secret, msgspec.json.encode({**content, **changes}))
+    content = json.loads(unseal(server.environment.secret, state))
+    return seal(server.environment.secret, msgspec.json.encode({**content, **changes}))
 
 
 def flipped(state: str) -> str:
@@ -393,7 +508,19 @@ def flipped(state: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "how", ["", "x", "é", "AAAA", "flipped", "cut", "longer", "of another server", "expired", "no state"]
+    "how",
+    [
+        "",
+        "x",
+        "é",
+        "AAAA",
+        "flipped",
+        "cut",
+        "longer",
+        "of another server",
+        "expired",
+        "no state",
+    ],
 )
 async def test_a_state_that_was_not_given_is_refused(how: str) -> None:
     server = a_server()
@@ -403,24 +530,41 @@ async def test_a_state_that_was_not_given_is_refused(how: str) -> None:
             "flipped": flipped(state),
             "cut": state[:-8],
             "longer": state + state,
-            "of another server": seal(b"another", unseal(server.secret, state)),
+            "of another server": seal(
+                b"another", unseal(server.environment.secret, state)
+            ),
             "expired": resealed(server, state, expires=1.0),
-            "no state": seal(server.secret, b"{}"),
+            "no state": seal(server.environment.secret, b"{}"),
         }.get(how, how)
-        refused = await ask_for_a_booking(client, requestState=bad, inputResponses={key: ACCEPT})
+        refused = await ask_for_a_booking(
+            client, requestState=bad, inputResponses={key: ACCEPT}
+        )
         assert refused["error"]["code"] == -32602
         assert "$.params.requestState" in refused["error"]["message"]
-        good = await ask_for_a_booking(client, requestState=state, inputResponses={key: ACCEPT})
-    assert good["result"]["content"][0]["text"] == "accept Booking(seats=2, window=False)"
+        good = await ask_for_a_booking(
+            client, requestState=state, inputResponses={key: ACCEPT}
+        )
+    assert (
+        good["result"]["content"][0]["text"] == "accept Booking(seats=2, window=False)"
+    )
 
 
 @pytest.mark.parametrize(
-    "params", [{"arguments": {"city": "Rome"}}, {"name": "look"}, {"arguments": {"city": "Paris"}}]
+    "params",
+    [
+        {"arguments": {"city": "Rome"}},
+        {"name": "look"},
+        {"arguments": {"city": "Paris"}},
+    ],
 )
-async def test_a_state_belongs_to_the_request_that_it_was_given_for(params: Json) -> None:
+async def test_a_state_belongs_to_the_request_that_it_was_given_for(
+    params: Json,
+) -> None:
     async with raw(a_server(), NEWEST) as client:
         state, key = await first_round(client)
-        refused = await ask_for_a_booking(client, requestState=state, inputResponses={key: ACCEPT}, **params)
+        refused = await ask_for_a_booking(
+            client, requestState=state, inputResponses={key: ACCEPT}, **params
+        )
     assert refused["error"]["code"] == -32602
     assert "belongs to another request" in refused["error"]["message"]
 
@@ -434,7 +578,9 @@ async def test_the_same_arguments_in_another_order_are_the_same_request() -> Non
 
     async with raw(server, NEWEST) as client:
         one = {"name": "look", "arguments": {"a": 1, "b": 2}}
-        (reply,) = await client.exchange(modern(1, "tools/call", one, clientCapabilities=CAPABLE))
+        (reply,) = await client.exchange(
+            modern(1, "tools/call", one, clientCapabilities=CAPABLE)
+        )
         (key,) = reply["result"]["inputRequests"]
         again = {
             "name": "look",
@@ -442,7 +588,9 @@ async def test_the_same_arguments_in_another_order_are_the_same_request() -> Non
             "requestState": reply["result"]["requestState"],
             "inputResponses": {key: {"roots": []}},
         }
-        (reply,) = await client.exchange(modern(2, "tools/call", again, clientCapabilities=CAPABLE))
+        (reply,) = await client.exchange(
+            modern(2, "tools/call", again, clientCapabilities=CAPABLE)
+        )
     assert reply["result"]["content"][0]["text"] == "0"
 
 
@@ -450,7 +598,9 @@ async def test_another_process_with_the_same_secret_goes_on() -> None:
     async with raw(a_server(), NEWEST) as client:
         state, key = await first_round(client)
     async with raw(a_server(), NEWEST) as client:
-        good = await ask_for_a_booking(client, requestState=state, inputResponses={key: ACCEPT})
+        good = await ask_for_a_booking(
+            client, requestState=state, inputResponses={key: ACCEPT}
+        )
     assert good["result"]["content"][0]["text"].startswith("accept")
 
 
@@ -458,7 +608,9 @@ async def test_a_client_that_comes_back_without_the_answer_is_asked_again() -> N
     async with raw(a_server(), NEWEST) as client:
         state, key = await first_round(client)
         for responses in ({}, {"other": ACCEPT}):
-            again = await ask_for_a_booking(client, requestState=state, inputResponses=responses)
+            again = await ask_for_a_booking(
+                client, requestState=state, inputResponses=responses
+            )
             assert list(again["result"]["inputRequests"]) == [key]
 
 
@@ -480,7 +632,9 @@ async def test_an_old_answer_does_not_pass_for_one_to_another_question() -> None
     async with raw(server, NEWEST) as client:
         state, key = await first_round(client)
         del messages[0]
-        reply = await ask_for_a_booking(client, requestState=state, inputResponses={key: ACCEPT})
+        reply = await ask_for_a_booking(
+            client, requestState=state, inputResponses={key: ACCEPT}
+        )
     assert reply["result"]["resultType"] == "input_required"
 
 
@@ -521,15 +675,21 @@ def asking_by(form: Any) -> Server:
 async def test_every_kind_of_field(revision: str) -> None:
     content = {"text": "t", "number": 1, "count": 2, "yes": True, "one": "a"}
     client = Client(elicitation={"action": "accept", "content": content})
-    async with connect(asking_by(Every), revision, capabilities=CAPABLE, answer=client) as connected:
+    async with connect(
+        asking_by(Every), revision, capabilities=CAPABLE, answer=client
+    ) as connected:
         says = (await connected.call_tool("ask")).text
     assert says == "Every(text='t', number=1.0, count=2, yes=True, one='a', maybe=None)"
 
 
 @pytest.mark.parametrize("revision", ELICITING)
-async def test_a_choice_of_several(revision: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_choice_of_several(
+    revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
     client = Client(elicitation={"action": "accept", "content": {"some": ["a"]}})
-    async with connect(asking_by(WithList), revision, capabilities=CAPABLE, answer=client) as connected:
+    async with connect(
+        asking_by(WithList), revision, capabilities=CAPABLE, answer=client
+    ) as connected:
         result = await connected.call_tool("ask")
     if revision == "2025-06-18":
         assert result.is_error
@@ -539,8 +699,12 @@ async def test_a_choice_of_several(revision: str, caplog: pytest.LogCaptureFixtu
 
 
 @pytest.mark.parametrize("form", [Nested, int, list[str], dict[str, int]])
-async def test_what_is_no_form_is_the_tools_fault(form: Any, caplog: pytest.LogCaptureFixture) -> None:
-    async with connect(asking_by(form), R, capabilities=CAPABLE, answer=Client()) as client:
+async def test_what_is_no_form_is_the_tools_fault(
+    form: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with connect(
+        asking_by(form), R, capabilities=CAPABLE, answer=Client()
+    ) as client:
         assert (await client.call_tool("ask")).text.startswith("Internal error")
     assert "form" in caplog.text
 
@@ -550,16 +714,31 @@ async def test_text_content_of_a_prompt_message() -> None:
 
     @server.tool
     async def think(ctx: Context) -> str:
-        messages = [PromptMessage("user", Text("a")), PromptMessage("assistant", Text("b"))]
+        messages = [
+            PromptMessage("user", Text("a")),
+            PromptMessage("assistant", Text("b")),
+        ]
         return (await ctx.sample(messages, max_tokens=1)).text
 
     client = Client()
-    async with connect(server, NEWEST, capabilities=CAPABLE, answer=client) as connected:
+    async with connect(
+        server, NEWEST, capabilities=CAPABLE, answer=client
+    ) as connected:
         assert (await connected.call_tool("think")).text == "Paris"
-    assert [message["role"] for message in client.asked[0][1]["messages"]] == ["user", "assistant"]
+    assert [message["role"] for message in client.asked[0][1]["messages"]] == [
+        "user",
+        "assistant",
+    ]
 
 
 async def test_the_vendors_keys_do_not_reach_a_legacy_client() -> None:
     async with opened(a_server(), R) as client:
-        replies = await client.exchange({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "book"}})
+        replies = await client.exchange(
+            {
+                "jsonrpc": "2.0",
+                "id": 1,
+                "method": "tools/call",
+                "params": {"name": "book"},
+            }
+        )
     assert VENDOR not in json.dumps(replies)

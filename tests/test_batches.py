@@ -6,7 +6,18 @@ from typing import Any
 
 import pytest
 import trio
-from checked import ALL, call, cancelled, initialize, modern, notification, opened, ping, raw, request
+from checked import (
+    ALL,
+    call,
+    cancelled,
+    initialize,
+    modern,
+    notification,
+    opened,
+    ping,
+    raw,
+    request,
+)
 
 from mcp_trio import Context, Server
 
@@ -37,14 +48,18 @@ class Office:
 
 async def test_an_array_is_answered_by_an_array() -> None:
     async with opened(Office().server, R) as client:
-        (replies,) = await client.exchange([call(R, 1, "say"), ping(R, 2), request(3, "tools/list")])
+        (replies,) = await client.exchange(
+            [call(R, 1, "say"), ping(R, 2), request(3, "tools/list")]
+        )
     assert [reply["id"] for reply in replies] == [1, 2, 3]
 
 
 async def test_the_array_waits_for_the_last_and_other_messages_do_not() -> None:
     office = Office()
     async with opened(office.server, R) as client:
-        (pong,) = await client.exchange([call(R, 1, "wait"), call(R, 2, "say")], ping(R))
+        (pong,) = await client.exchange(
+            [call(R, 1, "wait"), call(R, 2, "say")], ping(R)
+        )
         assert pong["id"] == "ping"
         office.go_on.set()
         (replies,) = await client.quiet()
@@ -53,7 +68,14 @@ async def test_the_array_waits_for_the_last_and_other_messages_do_not() -> None:
 
 async def test_each_message_of_an_array_has_its_own_error() -> None:
     async with opened(Office().server, R) as client:
-        batch: list[Any] = [request(1, "no/such"), 5, call(R, 2, "fail"), {"jsonrpc": "2.0", "id": 3}, [], ping(R, 4)]
+        batch: list[Any] = [
+            request(1, "no/such"),
+            5,
+            call(R, 2, "fail"),
+            {"jsonrpc": "2.0", "id": 3},
+            [],
+            ping(R, 4),
+        ]
         (replies,) = await client.exchange(batch)
     codes = {reply.get("id"): reply.get("error", {}).get("code") for reply in replies}
     assert codes == {1: -32601, None: -32600, 2: None, 3: -32600, 4: None}
@@ -61,7 +83,11 @@ async def test_each_message_of_an_array_has_its_own_error() -> None:
 
 
 @pytest.mark.parametrize(
-    "batch", [[notification("notifications/strange")], [{"jsonrpc": "2.0", "id": 9, "result": {}}]]
+    "batch",
+    [
+        [notification("notifications/strange")],
+        [{"jsonrpc": "2.0", "id": 9, "result": {}}],
+    ],
 )
 async def test_an_array_that_asks_for_nothing_gets_nothing(batch: list[Any]) -> None:
     async with opened(Office().server, R) as client:
@@ -97,17 +123,33 @@ async def test_what_a_request_says_meanwhile_is_no_part_of_the_array() -> None:
 async def test_initialize_must_not_be_in_an_array() -> None:
     async with opened(Office().server, R) as client:
         (replies,) = await client.exchange([initialize(R)])
-    assert replies[0]["error"]["message"] == "Invalid request: initialize must not be in a batch"
+    assert (
+        replies[0]["error"]["message"]
+        == "Invalid request: initialize must not be in a batch"
+    )
 
 
 async def test_an_empty_array() -> None:
     async with opened(Office().server, R) as client:
         (reply,) = await client.exchange([])
-    assert reply["error"] == {"code": -32600, "message": "Invalid request: an empty batch"}
+    assert reply["error"] == {
+        "code": -32600,
+        "message": "Invalid request: an empty batch",
+    }
     assert reply["id"] is None
 
 
-@pytest.mark.parametrize("data", [b" [", b"[1,", b"[}", b'["\xff"]', b"[" * 100_000, b"[" * 100_000 + b"]" * 100_000])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b" [",
+        b"[1,",
+        b"[}",
+        b'["\xff"]',
+        b"[" * 100_000,
+        b"[" * 100_000 + b"]" * 100_000,
+    ],
+)
 async def test_an_array_that_is_no_json(data: bytes) -> None:
     async with opened(Office().server, R) as client:
         reply, pong = await client.exchange(data, ping(R))
@@ -121,7 +163,10 @@ async def test_an_array_in_any_other_revision(revision: str, batch: list[Any]) -
     async with opened(Office().server, revision) as client:
         client.send(json.dumps(batch).encode())
         (reply,) = await client.quiet()
-        assert reply["error"] == {"code": -32600, "message": "Invalid request: $: expected object, got array"}
+        assert reply["error"] == {
+            "code": -32600,
+            "message": "Invalid request: $: expected object, got array",
+        }
         assert len(await client.exchange(ping(revision))) == 1
 
 
@@ -143,6 +188,9 @@ async def test_an_array_of_too_many_messages_is_refused_before_it_costs_much() -
         begun = time.perf_counter()
         (reply,) = await client.exchange(b"[" + b"1," * 1_000_000 + b"1]")
         assert reply["error"]["code"] == -32600
-        assert "a batch of 1000001 messages; at most 10000 are taken" in reply["error"]["message"]
+        assert (
+            "a batch of 1000001 messages; at most 10000 are taken"
+            in reply["error"]["message"]
+        )
         assert time.perf_counter() - begun < 2
         assert len(await client.exchange(ping(R))) == 1

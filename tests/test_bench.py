@@ -20,10 +20,10 @@ import pytest
 import mcp_trio
 from mcp_trio.bench.load import Load, Run
 from mcp_trio.bench.report import Report, duration
-from mcp_trio.bench.server import reach, recorded, request
-from mcp_trio.bench.wires import Http, Pipes, Request, WebSocket
-from mcp_trio.cli import main
-from mcp_trio.loading import Problem
+from mcp_trio.bench.target import reach, recorded, request
+from mcp_trio.bench.transports import Http, Pipes, Request, WebSocket
+from mcp_trio.cli.main import main
+from mcp_trio.load_spec import UsageError
 from mcp_trio.trace import format
 
 SERVER = """
@@ -81,7 +81,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def serving(folder: Path) -> Iterator[str]:
     """The small server over HTTP and WebSocket: host and port."""
     command = [sys.executable, "-m", "mcp_trio", "run", "server.py", "--http", "0"]
-    with subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=folder, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stderr is not None
         try:
             yield re.search(r"//(\S+)/mcp", process.stderr.readline())[1]
@@ -90,8 +92,23 @@ def serving(folder: Path) -> Iterator[str]:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mcp_trio", "bench", "--seconds", "0.1", *arguments]
-    return subprocess.run(command, capture_output=True, timeout=60, check=False, env=ENVIRONMENT, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "mcp_trio",
+        "bench",
+        "--seconds",
+        "0.1",
+        *arguments,
+    ]
+    return subprocess.run(
+        command,
+        capture_output=True,
+        timeout=60,
+        check=False,
+        env=ENVIRONMENT,
+        text=True,
+    )
 
 
 # The command
@@ -111,9 +128,24 @@ def test_a_server_on_standard_input_and_output(folder: Path) -> None:
 @pytest.mark.parametrize("revision", [OLDER, NEWEST])
 def test_all_figures_as_json(folder: Path, revision: str) -> None:
     command = [sys.executable, "-m", "mcp_trio", "run", "server.py"]
-    done = run("--json", "--at-once", "7", "--revision", revision, "add", "a=1", "b=2", "--", *command)
+    done = run(
+        "--json",
+        "--at-once",
+        "7",
+        "--revision",
+        revision,
+        "add",
+        "a=1",
+        "b=2",
+        "--",
+        *command,
+    )
     report = json.loads(done.stdout)
-    assert (report["server"], report["revision"], report["load"]) == ("small 1", revision, "add a=1 b=2")
+    assert (report["server"], report["revision"], report["load"]) == (
+        "small 1",
+        revision,
+        "add a=1 b=2",
+    )
     [row] = report["runs"]
     assert row["at_once"] == 7
     assert row["calls"] > 100
@@ -131,9 +163,19 @@ def test_all_figures_as_json(folder: Path, revision: str) -> None:
 @pytest.mark.parametrize(("scheme", "revision"), WAYS)
 def test_a_server_at_a_url(folder: Path, scheme: str, revision: str) -> None:
     with serving(folder) as place:
-        done = run("--json", "--revision", revision, f"{scheme}://{place}/mcp", "add", "a=1", "b=2")
+        done = run(
+            "--json",
+            "--revision",
+            revision,
+            f"{scheme}://{place}/mcp",
+            "add",
+            "a=1",
+            "b=2",
+        )
     report = json.loads(done.stdout)
-    assert [row["at_once"] for row in report["runs"]] == ([1, 16] if scheme == "http" else [1, 50])
+    assert [row["at_once"] for row in report["runs"]] == (
+        [1, 16] if scheme == "http" else [1, 50]
+    )
     assert all(row["calls"] > 50 and not row["errors"] for row in report["runs"])
     assert report["start_up"] is None
 
@@ -150,7 +192,9 @@ def test_calls_that_fail_are_counted_told_and_no_throughput(folder: Path) -> Non
     assert done.returncode == 1
     rate, *_ = done.stdout.splitlines()[2].split()[1:]
     assert rate == "0"
-    assert re.search(r"^error, [\d,]+ of 3 at once: isError: not today$", done.stdout, re.MULTILINE)
+    assert re.search(
+        r"^error, [\d,]+ of 3 at once: isError: not today$", done.stdout, re.MULTILINE
+    )
 
 
 @pytest.mark.slow
@@ -163,29 +207,54 @@ def test_progress_is_no_answer(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--", sys.executable, "-c", ECHOES], "what answered is no MCP server: it sends back what it gets"),
-        (["--", sys.executable, "-c", TALKS], "what answered is no MCP server: it sent b'hello'"),
+        (
+            ["--", sys.executable, "-c", ECHOES],
+            "what answered is no MCP server: it sends back what it gets",
+        ),
+        (
+            ["--", sys.executable, "-c", TALKS],
+            "what answered is no MCP server: it sent b'hello'",
+        ),
         (["--", sys.executable, "-c", ENDS], "the server has ended the conversation"),
-        (["--", sys.executable, "-c", REFUSES], "the server answered with an error: go away"),
+        (
+            ["--", sys.executable, "-c", REFUSES],
+            "the server answered with an error: go away",
+        ),
         (["--", sys.executable, "-c", LEAVES], "the server has ended the conversation"),
-        (["--", "no-such-command"], "no-such-command cannot be started: No such file or directory"),
-        (["server.py", "nosuch"], "there is no tool 'nosuch', only add, fail, ask, progress"),
+        (
+            ["--", "no-such-command"],
+            "no-such-command cannot be started: No such file or directory",
+        ),
+        (
+            ["server.py", "nosuch"],
+            "there is no tool 'nosuch', only add, fail, ask, progress",
+        ),
         (["server.py", "add", "a=x"], "a=x: integer is wanted, as JSON"),
-        (["http://127.0.0.1:9/mcp"], "http://127.0.0.1:9/mcp cannot be reached: Connection refused"),
+        (
+            ["http://127.0.0.1:9/mcp"],
+            "http://127.0.0.1:9/mcp cannot be reached: Connection refused",
+        ),
         (
             ["https://127.0.0.1:9/mcp"],
             "https://127.0.0.1:9/mcp: TLS is not measured; give the http or ws URL behind it",
         ),
-        (["--trace", "no.jsonl", "server.py"], "no.jsonl cannot be read: No such file or directory"),
+        (
+            ["--trace", "no.jsonl", "server.py"],
+            "no.jsonl cannot be read: No such file or directory",
+        ),
     ],
 )
-def test_what_cannot_be_measured_is_told_in_a_line(folder: Path, arguments: list[str], says: str) -> None:
+def test_what_cannot_be_measured_is_told_in_a_line(
+    folder: Path, arguments: list[str], says: str
+) -> None:
     done = run(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[-1] == f"mcp-trio: {says}"
 
 
-def test_numbers_of_requests_are_at_least_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_numbers_of_requests_are_at_least_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit) as left:
         main(["bench", "--at-once", "1,0"])
     assert left.value.code == 2
@@ -194,24 +263,34 @@ def test_numbers_of_requests_are_at_least_one(capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.slow
 def test_a_chart(folder: Path) -> None:
-    done = run("--at-once", "1,5", "--svg", "chart.svg", "server.py", "add", "a=1", "b=2")
+    done = run(
+        "--at-once", "1,5", "--svg", "chart.svg", "server.py", "add", "a=1", "b=2"
+    )
     assert done.returncode == 0
     drawn = (folder / "chart.svg").read_text()
-    assert all(text in drawn for text in ("small 1: add a=1 b=2", "5 at once", "a second"))
+    assert all(
+        text in drawn for text in ("small 1: add a=1 b=2", "5 at once", "a second")
+    )
 
 
 @pytest.mark.slow
 def test_where_no_chart_can_be_written_the_figures_are_told(folder: Path) -> None:
-    done = run("--at-once", "1", "--seconds", "0.1", "--svg", "no/such/chart.svg", "server.py")
+    done = run(
+        "--at-once", "1", "--seconds", "0.1", "--svg", "no/such/chart.svg", "server.py"
+    )
     assert (done.returncode, "calls/s" in done.stdout) == (2, True)
     assert done.stderr == "mcp-trio: No such file or directory: 'no/such/chart.svg'\n"
 
 
-def test_a_chart_says_what_it_wants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chart_says_what_it_wants(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from mcp_trio.bench.report import chart
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(Problem, match=r"matplotlib: pip install 'mcp_trio\[charts\]'"):
+    with pytest.raises(
+        UsageError, match=r"matplotlib: pip install 'mcp_trio\[charts\]'"
+    ):
         chart(tmp_path / "chart.svg", "title", {"a": 1.0}, ["1"], ours=0)
 
 
@@ -221,7 +300,9 @@ def test_a_chart_says_what_it_wants(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def trace(*lines: tuple[str, object], path: str = "t.jsonl") -> format.Trace:
     header = format.Header(mcp_trace=1, revision=OLDER, transport="stdio")
     return format.Trace(
-        header, [format.line(0, side, msgspec.json.encode(message)) for side, message in lines], Path(path)
+        header,
+        [format.line(0, side, msgspec.json.encode(message)) for side, message in lines],
+        Path(path),
     )
 
 
@@ -235,18 +316,45 @@ def answers(id: int, **result: object) -> tuple[str, object]:
 
 def test_the_requests_of_a_trace_that_were_answered() -> None:
     told = ("client", {"jsonrpc": "2.0", "method": "notifications/initialized"})
-    failed = ("server", {"jsonrpc": "2.0", "id": 3, "error": {"code": -32601, "message": "no"}})
+    failed = (
+        "server",
+        {"jsonrpc": "2.0", "id": 3, "error": {"code": -32601, "message": "no"}},
+    )
     opened = [asks(0, "initialize"), answers(0), told]
-    found = recorded(trace(*opened, asks(1, "ping"), asks(2), answers(2), asks(3, "x"), failed, answers(1)), OLDER)
-    assert [json.loads(one.message(9))["method"] for one in found] == ["ping", "tools/list", "x"]
+    found = recorded(
+        trace(
+            *opened,
+            asks(1, "ping"),
+            asks(2),
+            answers(2),
+            asks(3, "x"),
+            failed,
+            answers(1),
+        ),
+        OLDER,
+    )
+    assert [json.loads(one.message(9))["method"] for one in found] == [
+        "ping",
+        "tools/list",
+        "x",
+    ]
     assert [one.fails for one in found] == [False, False, True]
 
 
 def test_a_trace_in_which_the_server_asks_is_no_load() -> None:
-    asked = ("server", {"jsonrpc": "2.0", "id": "a", "method": "elicitation/create", "params": {}})
-    with pytest.raises(Problem, match=r"t.jsonl is no load: the server asks for elicitation/create in it"):
+    asked = (
+        "server",
+        {"jsonrpc": "2.0", "id": "a", "method": "elicitation/create", "params": {}},
+    )
+    with pytest.raises(
+        UsageError,
+        match=r"t.jsonl is no load: the server asks for elicitation/create in it",
+    ):
         recorded(trace(asks(1), asked, answers(1)), OLDER)
-    with pytest.raises(Problem, match=r"t.jsonl is no load: there is no request in it that was answered"):
+    with pytest.raises(
+        UsageError,
+        match=r"t.jsonl is no load: there is no request in it that was answered",
+    ):
         recorded(trace(asks(1)), OLDER)
 
 
@@ -254,7 +362,14 @@ def test_a_trace_in_which_the_server_asks_is_no_load() -> None:
 def test_a_load_from_a_trace(folder: Path) -> None:
     called = asks(1, "tools/call", **ADD)
     bad = asks(2, "tools/call", name="fail", arguments={})
-    lines = [asks(0, "initialize"), answers(0), called, answers(1), bad, answers(2, isError=True)]
+    lines = [
+        asks(0, "initialize"),
+        answers(0),
+        called,
+        answers(1),
+        bad,
+        answers(2, isError=True),
+    ]
     (folder / "t.jsonl").write_bytes(trace(*lines).dump())
     done = run("--json", "--at-once", "4", "--trace", "t.jsonl", "server.py")
     [row] = json.loads(done.stdout)["runs"]
@@ -283,7 +398,12 @@ def test_so_many_calls_and_no_more(folder: Path, calls: int) -> None:
     with reach(command, OLDER, env=ENVIRONMENT) as server:
         run = server.load([request("tools/call", ADD, OLDER)], 100, 60, calls)
         assert run.calls == calls
-        assert [tool["name"] for tool in server.tools()] == ["add", "fail", "ask", "progress"]
+        assert [tool["name"] for tool in server.tools()] == [
+            "add",
+            "fail",
+            "ask",
+            "progress",
+        ]
 
 
 @pytest.mark.slow
@@ -294,11 +414,13 @@ def test_large_messages_fill_the_pipe_and_all_come_back(folder: Path) -> None:
         "-c",
         "import sys, json\nfor line in sys.stdin.buffer: sys.stdout.buffer.write(line), sys.stdout.flush()",
     ]
-    from mcp_trio.bench.server import spawned
+    from mcp_trio.bench.target import spawned
 
     with spawned(echo) as process:
         wire = Pipes(process.stdout.fileno(), process.stdin.fileno())
-        load = Load([wire], [Request(b'{"text":"%b"' % (b"x" * 300_000), fails=True)], 10)
+        load = Load(
+            [wire], [Request(b'{"text":"%b"' % (b"x" * 300_000), fails=True)], 10
+        )
         run = load.drive(60, 40, lambda done: None, lambda: None)
     assert (run.calls, run.errors, run.server_took) == (40, {}, None)
 
@@ -315,7 +437,8 @@ def test_who_was_the_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"), [(2.5, "2.5 s"), (0.0123, "12.3 ms"), (0.000045, "45 µs"), (float("nan"), "-")]
+    ("seconds", "told"),
+    [(2.5, "2.5 s"), (0.0123, "12.3 ms"), (0.000045, "45 µs"), (float("nan"), "-")],
 )
 def test_times_for_people(seconds: float, told: str) -> None:
     assert duration(seconds) == told
@@ -346,7 +469,10 @@ def read_when_there(wire: Http) -> list[bytes]:
 
 ASKED = [(Request(b'{"jsonrpc":"2.0","method":"ping"'), 5)]
 DONE = b'{"jsonrpc":"2.0","id":5,"result":{}}'
-PLAIN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(DONE), DONE)
+PLAIN = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+    % (len(DONE), DONE)
+)
 EVENTS = b"event: message\ndata: %b\n\n" % DONE
 
 
@@ -367,7 +493,9 @@ def test_answers_over_http(answer: bytes, come: list[bytes]) -> None:
         wire = Http(f"http://{place}/mcp?x=1")
         with accepted(listener) as server:
             wire.write(ASKED)
-            assert server.recv(2**16).startswith(b"POST /mcp?x=1 HTTP/1.1\r\nHost: " + place.encode())
+            assert server.recv(2**16).startswith(
+                b"POST /mcp?x=1 HTTP/1.1\r\nHost: " + place.encode()
+            )
             server.sendall(answer)
             assert read_when_there(wire) == come
         wire.close()
@@ -378,10 +506,15 @@ def test_a_status_that_says_no_is_an_error() -> None:
         wire = Http(f"http://{place}/mcp")
         with accepted(listener) as server:
             wire.write(ASKED)
-            server.sendall(b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 4\r\n\r\nslow")
+            server.sendall(
+                b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 4\r\n\r\nslow"
+            )
             [failed] = read_when_there(wire)
         wire.close()
-    assert json.loads(failed) == {"id": 5, "error": {"code": 0, "message": "HTTP 429: slow"}}
+    assert json.loads(failed) == {
+        "id": 5,
+        "error": {"code": 0, "message": "HTTP 429: slow"},
+    }
 
 
 def test_what_comes_before_the_answer_is_none() -> None:
@@ -403,7 +536,9 @@ def test_a_load_goes_on_where_a_server_refuses_what_it_has_not_read() -> None:
     def refuse_and_answer() -> None:
         with accepted(listener) as server:
             server.recv(10)
-            server.sendall(b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+            server.sendall(
+                b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+            )
         with accepted(listener):
             pass
 
@@ -411,7 +546,9 @@ def test_a_load_goes_on_where_a_server_refuses_what_it_has_not_read() -> None:
         wires = [Http(f"http://{place}/mcp")]
         answering = threading.Thread(target=refuse_and_answer)
         answering.start()
-        run = Load(wires, [Request(b'{"text":"%b"' % (b"x" * 10**7))], 1).drive(10, 1, lambda done: None, lambda: None)
+        run = Load(wires, [Request(b'{"text":"%b"' % (b"x" * 10**7))], 1).drive(
+            10, 1, lambda done: None, lambda: None
+        )
         answering.join()
         wires[0].close()
     assert run.calls == 0
@@ -427,7 +564,11 @@ def test_a_connection_that_is_closed_is_opened_again(closing: bytes) -> None:
         with accepted(listener) as server:
             wire.write(ASKED)
             server.recv(2**16)
-            server.sendall(PLAIN.replace(b"Content-Length", closing + b"Content-Length") if closing else b"")
+            server.sendall(
+                PLAIN.replace(b"Content-Length", closing + b"Content-Length")
+                if closing
+                else b""
+            )
         [come] = read_when_there(wire)
         assert ("error" in json.loads(come)) is not bool(closing)
         assert wire.reads != before
@@ -445,7 +586,7 @@ def test_what_is_no_http_is_told() -> None:
         with accepted(listener) as server:
             wire.write(ASKED)
             server.sendall(b"hello\r\n")
-            with pytest.raises(Problem, match="what answered is no HTTP"):
+            with pytest.raises(UsageError, match="what answered is no HTTP"):
                 read_when_there(wire)
         wire.close()
 
@@ -460,7 +601,10 @@ def test_a_websocket_that_is_refused_is_told(folder: Path) -> None:
 
         answering = threading.Thread(target=refuse)
         answering.start()
-        with pytest.raises(Problem, match="there is no WebSocket: the server answers with status 404"):
+        with pytest.raises(
+            UsageError,
+            match="there is no WebSocket: the server answers with status 404",
+        ):
             WebSocket(f"ws://{place}/mcp")
         answering.join()
 

@@ -17,12 +17,27 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import contenders
 from benchmarks.contenders import BOTH, CONTENDERS, OLDER, Build, Contender, Roll
-from mcp_trio.client import Client, connect
+from mcp_trio.client.client import Client
+from mcp_trio.client.target import connect
 
 MORE = 3
 SECONDS = 60
-NAMES = ["add", "block", "echo", "grow", "progress", "tool_0", "tool_1", "tool_2", "wait"]
-BUILT = {contender.name: there for contender in CONTENDERS if (there := contenders.found(contender))}
+NAMES = [
+    "add",
+    "block",
+    "echo",
+    "grow",
+    "progress",
+    "tool_0",
+    "tool_1",
+    "tool_2",
+    "wait",
+]
+BUILT = {
+    contender.name: there
+    for contender in CONTENDERS
+    if (there := contenders.found(contender))
+}
 WAYS = [
     pytest.param(contender, transport, id=f"{contender.name}-{transport}")
     for contender in CONTENDERS
@@ -61,7 +76,9 @@ async def check(client: Client, transport: str) -> None:
     grown = await client.call_tool("grow")
     if transport == "stdio" and client.revision == OLDER:
         await client.hear("notifications/tools/list_changed")
-    assert sorted([*names, grown.text]) == sorted(tool["name"] for tool in await client.list_tools())
+    assert sorted([*names, grown.text]) == sorted(
+        tool["name"] for tool in await client.list_tools()
+    )
 
 
 async def check_progress(client: Client, transport: str) -> None:
@@ -77,7 +94,9 @@ async def check_progress(client: Client, transport: str) -> None:
 async def test_the_websocket_floor_sends_back_what_it_gets() -> None:
     from trio_websocket import open_websocket_url
 
-    echo = next(contender for contender in CONTENDERS if contender.name == "floor_websocket")
+    echo = next(
+        contender for contender in CONTENDERS if contender.name == "floor_websocket"
+    )
     with trio.fail_after(SECONDS):
         async with (
             serving(echo, "ws") as target,
@@ -89,7 +108,9 @@ async def test_the_websocket_floor_sends_back_what_it_gets() -> None:
 
 
 @asynccontextmanager
-async def serving(contender: Contender, transport: str) -> AsyncIterator[str | list[str]]:
+async def serving(
+    contender: Contender, transport: str
+) -> AsyncIterator[str | list[str]]:
     """Where a contender can be reached; on stdio, the command to start it."""
     there, port = BUILT[contender.name], contenders.free_port()
     command = there.command(contender, transport, port)
@@ -120,19 +141,34 @@ async def listening(process: trio.Process, port: int) -> None:
 def test_each_contender_says_what_it_is() -> None:
     assert len({contender.name for contender in CONTENDERS}) == len(CONTENDERS)
     for contender in CONTENDERS:
-        assert set(contender.transports) <= {"stdio", "http", "stateless", "stream", "ws"}
-        assert all(set(revisions) <= set(BOTH) for revisions in contender.transports.values())
+        assert set(contender.transports) <= {
+            "stdio",
+            "http",
+            "stateless",
+            "stream",
+            "ws",
+        }
+        assert all(
+            set(revisions) <= set(BOTH) for revisions in contender.transports.values()
+        )
         assert all(contenders.versions(contender).values()), contender.name
         assert contender.differs, contender.name
 
 
-def test_what_cannot_be_built_is_left_out_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_built_is_left_out_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MCP_TRIO_CACHE", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     go = next(contender for contender in CONTENDERS if contender.toolchain == "go")
     roll = contenders.call_roll([go])
     assert roll == Roll(left_out={"go": "no `go` on the PATH"})
-    assert contenders.table([go], roll)[1].split(maxsplit=3) == ["go", "left", "out", "no `go` on the PATH"]
+    assert contenders.table([go], roll)[1].split(maxsplit=3) == [
+        "go",
+        "left",
+        "out",
+        "no `go` on the PATH",
+    ]
     assert os.listdir(tmp_path) == []
 
 

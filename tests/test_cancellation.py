@@ -36,7 +36,16 @@ class Traces:
         self.server = Server("x", grace=1)
         self.noted: list[str] = []
         self.go_on = trio.Event()
-        for tool in (self.wait, self.shield, self.catch, self.ask, self.quick, self.fail, self.nursery, self.gate):
+        for tool in (
+            self.wait,
+            self.shield,
+            self.catch,
+            self.ask,
+            self.quick,
+            self.fail,
+            self.nursery,
+            self.gate,
+        ):
             self.server.add_tool(tool)
 
     async def wait(self) -> str:
@@ -88,20 +97,26 @@ class Traces:
 
 
 @asynccontextmanager
-async def at(revision: str, capabilities: Json | None = None) -> AsyncIterator[tuple[RawClient, Traces]]:
+async def at(
+    revision: str, capabilities: Json | None = None
+) -> AsyncIterator[tuple[RawClient, Traces]]:
     traces = Traces()
     async with raw(traces.server, revision) as client:
         if revision in OPENING:
             opening = {"protocolVersion": revision, "capabilities": capabilities or {}}
             opening["clientInfo"] = {"name": "x", "version": "1"}
-            await client.exchange({"jsonrpc": "2.0", "id": "o", "method": "initialize", "params": opening})
+            await client.exchange(
+                {"jsonrpc": "2.0", "id": "o", "method": "initialize", "params": opening}
+            )
             client.send(notification("notifications/initialized"))
         yield client, traces
 
 
 @pytest.mark.parametrize("id", [1, 0, -1, "", "one", 10**30])
 @pytest.mark.parametrize("revision", CANCELLING)
-async def test_a_running_request_stops_and_is_not_answered(revision: str, id: int | str) -> None:
+async def test_a_running_request_stops_and_is_not_answered(
+    revision: str, id: int | str
+) -> None:
     async with at(revision) as (client, traces):
         await client.exchange(call(revision, id, "wait"))
         assert traces.noted == ["begun"]
@@ -113,15 +128,21 @@ async def test_a_running_request_stops_and_is_not_answered(revision: str, id: in
 @pytest.mark.parametrize("revision", CANCELLING)
 async def test_cancelled_in_the_same_breath(revision: str) -> None:
     async with at(revision) as (client, traces):
-        replies = await client.exchange(call(revision, 1, "wait"), cancelled(1), ping(revision))
+        replies = await client.exchange(
+            call(revision, 1, "wait"), cancelled(1), ping(revision)
+        )
         assert [reply["id"] for reply in replies] == ["ping"]
         assert traces.noted in (["begun", "cleaned up"], [])
 
 
 @pytest.mark.parametrize("revision", CANCELLING)
-async def test_cancelled_before_it_came_or_after_it_ended_or_twice(revision: str) -> None:
+async def test_cancelled_before_it_came_or_after_it_ended_or_twice(
+    revision: str,
+) -> None:
     async with at(revision) as (client, _):
-        before = await client.exchange(cancelled(1), call(revision, 1, "quick"), cancelled(1), cancelled(1))
+        before = await client.exchange(
+            cancelled(1), call(revision, 1, "quick"), cancelled(1), cancelled(1)
+        )
         assert [reply["id"] for reply in before] == [1]
         again = await client.exchange(call(revision, 1, "quick"))
         assert [reply["id"] for reply in again] == [1]
@@ -142,7 +163,16 @@ async def test_only_the_one_that_is_meant() -> None:
         await client.exchange(*[call(R, id, "gate") for id in range(10)])
         assert await client.exchange(cancelled(0), cancelled(5)) == []
         traces.go_on.set()
-        assert sorted(reply["id"] for reply in await client.quiet()) == [1, 2, 3, 4, 6, 7, 8, 9]
+        assert sorted(reply["id"] for reply in await client.quiet()) == [
+            1,
+            2,
+            3,
+            4,
+            6,
+            7,
+            8,
+            9,
+        ]
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", NEWEST])
@@ -166,7 +196,9 @@ async def test_a_tool_that_goes_on_all_the_same_is_not_answered(revision: str) -
         assert sorted(traces.noted) == ["caught", "went on"]
 
 
-async def test_a_tool_that_fails_on_being_cancelled_is_not_answered(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_tool_that_fails_on_being_cancelled_is_not_answered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with at(R) as (client, _):
         await client.exchange(call(R, 1, "fail"))
         (pong,) = await client.exchange(cancelled(1), ping(R))
@@ -181,8 +213,12 @@ async def test_everything_in_a_tools_nursery_stops() -> None:
     assert traces.noted == ["begun", "begun", "cleaned up", "cleaned up"]
 
 
-@pytest.mark.parametrize("revision", OPENING[1:])  # the first has neither roots nor cancellation
-async def test_the_client_hears_that_our_question_is_cancelled_with_the_request(revision: str) -> None:
+@pytest.mark.parametrize(
+    "revision", OPENING[1:]
+)  # the first has neither roots nor cancellation
+async def test_the_client_hears_that_our_question_is_cancelled_with_the_request(
+    revision: str,
+) -> None:
     async with at(revision, {"roots": {}}) as (client, _):
         (question,) = await client.exchange(call(revision, 1, "ask"))
         assert question["method"] == "roots/list"
@@ -197,7 +233,9 @@ async def test_the_client_hears_that_our_question_is_cancelled_with_the_request(
 async def test_an_id_in_use_is_refused_and_is_free_again_afterwards() -> None:
     async with at(R) as (client, traces):
         await client.exchange(call(R, 1, "gate"))
-        refused, other = await client.exchange(call(R, 1, "quick"), call(R, "1", "quick"))
+        refused, other = await client.exchange(
+            call(R, 1, "quick"), call(R, "1", "quick")
+        )
         assert refused["error"]["code"] == -32600
         assert "$.id" in refused["error"]["message"]
         assert other["id"] == "1"
@@ -264,7 +302,9 @@ async def test_a_tool_that_takes_too_long_is_stopped_and_has_cleaned_up(
     assert result.is_error or revision == "2024-10-07"
 
 
-async def test_the_servers_timeout_holds_where_a_tool_has_none(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_servers_timeout_holds_where_a_tool_has_none(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     server = Server("x", timeout=2)
 
     @server.tool
@@ -284,6 +324,8 @@ async def test_the_servers_timeout_holds_where_a_tool_has_none(autojump_clock: t
 
 async def test_a_listener_is_cancelled_without_a_reply() -> None:
     async with raw(Server("x"), NEWEST) as client:
-        (acknowledged,) = await client.exchange(modern(1, "subscriptions/listen", {"notifications": {}}))
+        (acknowledged,) = await client.exchange(
+            modern(1, "subscriptions/listen", {"notifications": {}})
+        )
         assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
         assert await client.exchange(cancelled(1)) == []

@@ -15,8 +15,8 @@ import pytest
 import trio
 
 import mcp_trio
-from mcp_trio.cli import main
-from mcp_trio.client import connect
+from mcp_trio.cli.main import main
+from mcp_trio.client.target import connect
 from mcp_trio.trace.format import read
 
 SERVER = """
@@ -28,13 +28,26 @@ async def add(a: int, b: int) -> str:
     print("printed by a tool")
     return str(a + b)
 """
-OPENING = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+OPENING = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "x", "version": "1"},
+}
 ASKED = [
     {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": OPENING},
     {"jsonrpc": "2.0", "method": "notifications/initialized"},
-    {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "add", "arguments": {"a": 1, "b": 2}}},
+    {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "add", "arguments": {"a": 1, "b": 2}},
+    },
 ]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(mcp_trio.__file__).parents[1]), "PYTHONDONTWRITEBYTECODE": "1"}
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": str(Path(mcp_trio.__file__).parents[1]),
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
 
 
 def command(*arguments):
@@ -42,7 +55,13 @@ def command(*arguments):
 
 
 def run(*arguments):
-    return subprocess.run(command(*arguments), capture_output=True, timeout=20, check=False, env=ENVIRONMENT)
+    return subprocess.run(
+        command(*arguments),
+        capture_output=True,
+        timeout=20,
+        check=False,
+        env=ENVIRONMENT,
+    )
 
 
 @pytest.fixture
@@ -58,7 +77,16 @@ def recording_of_stdio(tmp_path_factory):
     """What a recorder has written, of a conversation on standard input and output."""
     folder = tmp_path_factory.mktemp("recorded")
     (folder / "server.py").write_text(SERVER, encoding="utf-8")
-    words = command("record", "-o", "one.jsonl", "--title", "Adding", "--client", "a test", "server.py")
+    words = command(
+        "record",
+        "-o",
+        "one.jsonl",
+        "--title",
+        "Adding",
+        "--client",
+        "a test",
+        "server.py",
+    )
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(words, cwd=folder, env=ENVIRONMENT, **pipes) as recorder:
         for one in ASKED:
@@ -93,7 +121,12 @@ def lines(capsys):
 
 def test_what_was_recorded_is_replayed_without_a_difference(recorded, capsys):
     header = read(recorded).header
-    assert (header.title, header.client, header.server, header.transport) == ("Adding", "a test", "server.py", "stdio")
+    assert (header.title, header.client, header.server, header.transport) == (
+        "Adding",
+        "a test",
+        "server.py",
+        "stdio",
+    )
     assert main(["replay", "one.jsonl"]) == 0
     assert lines(capsys)[-1].startswith("1 trace, 6 replays, ")
     assert main(["replay", "."]) == 0
@@ -121,7 +154,10 @@ def test_the_log_of_a_server_in_this_process_is_not_shown():
     traces = Path(__file__).parents[1] / "traces"
     [trace, *_] = sorted(traces.rglob("error-masked.jsonl"))
     done = subprocess.run(
-        command("replay", str(trace), "--over", "http"), cwd=traces.parent, capture_output=True, check=False
+        command("replay", str(trace), "--over", "http"),
+        cwd=traces.parent,
+        capture_output=True,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, b"")
 
@@ -131,7 +167,11 @@ def test_differences_are_in_colour_at_a_terminal_unless_one_wants_none(broken, q
     ours, theirs = pty.openpty()
     environment = {**ENVIRONMENT, **({"NO_COLOR": "1"} if quiet else {})}
     subprocess.run(
-        command("replay", "one.jsonl", "--over", "ws"), stdout=theirs, stderr=theirs, env=environment, check=False
+        command("replay", "one.jsonl", "--over", "ws"),
+        stdout=theirs,
+        stderr=theirs,
+        env=environment,
+        check=False,
     )
     text = os.read(ours, 100_000)
     os.close(ours)
@@ -146,7 +186,9 @@ def test_update_takes_what_came(broken, capsys):
     assert main(["replay", "one.jsonl"]) == 0
 
 
-def test_stabilise_ignores_nothing_that_differs_in_the_same_way_each_time(broken, capsys):
+def test_stabilise_ignores_nothing_that_differs_in_the_same_way_each_time(
+    broken, capsys
+):
     before = Path("one.jsonl").read_bytes()
     assert main(["replay", "one.jsonl", "--stabilise"]) == 1
     assert "ignores" not in "".join(lines(capsys))
@@ -163,22 +205,41 @@ def test_a_command_is_started_for_each_replay(recorded, capsys, monkeypatch):
     ("words", "problem"),
     [
         (["nowhere.jsonl"], "nowhere.jsonl cannot be read: No such file or directory"),
-        (["one.jsonl", "nowhere.py"], "could not be replayed over stdio: nowhere.py: there is no such file"),
-        (["one.jsonl", "--", "./nowhere"], "could not be replayed over stdio: ./nowhere cannot be started"),
-        (["one.jsonl", "--over", "ws", "--", "cat"], "there is nothing to replay: no trace holds on a transport"),
+        (
+            ["one.jsonl", "nowhere.py"],
+            "could not be replayed over stdio: nowhere.py: there is no such file",
+        ),
+        (
+            ["one.jsonl", "--", "./nowhere"],
+            "could not be replayed over stdio: ./nowhere cannot be started",
+        ),
+        (
+            ["one.jsonl", "--over", "ws", "--", "cat"],
+            "there is nothing to replay: no trace holds on a transport",
+        ),
         (["empty"], "empty: there are no traces (*.jsonl) in this folder"),
         (["server.py"], "replay wants a trace"),
         (["a.py", "one.jsonl"], "a.py: a trace is a file *.jsonl"),
-        (["one.jsonl", "--over", "smoke"], "argument --over: stdio or http or sse or ws is wanted, not 'smoke'"),
+        (
+            ["one.jsonl", "--over", "smoke"],
+            "argument --over: stdio or http or sse or ws is wanted, not 'smoke'",
+        ),
         (["one.jsonl", "--update", "--stabilise"], "not allowed with"),
         (["one.jsonl", "--timeout", "0"], "leaves no time"),
-        (["cut.jsonl"], "cut.jsonl:3: cut off in mid-line; the 2 lines before it are whole"),
+        (
+            ["cut.jsonl"],
+            "cut.jsonl:3: cut off in mid-line; the 2 lines before it are whole",
+        ),
         ([], "the following arguments are required: TRACE"),
     ],
 )
-def test_what_cannot_be_run_is_exit_code_2_and_says_why(recorded, capsys, words, problem):
+def test_what_cannot_be_run_is_exit_code_2_and_says_why(
+    recorded, capsys, words, problem
+):
     Path("empty").mkdir()
-    Path("cut.jsonl").write_bytes(b"\n".join(recorded.read_bytes().split(b"\n")[:3])[:-9])
+    Path("cut.jsonl").write_bytes(
+        b"\n".join(recorded.read_bytes().split(b"\n")[:3])[:-9]
+    )
     try:
         code = main(["replay", *words])
     except SystemExit as end:
@@ -196,13 +257,21 @@ def test_what_cannot_be_run_is_exit_code_2_and_says_why(recorded, capsys, words,
     ("words", "problem"),
     [
         (["server.py"], "the following arguments are required: -o/--output"),
-        (["-o", "new.jsonl", "http://127.0.0.1:1/mcp"], "--listen [HOST:]PORT is wanted"),
+        (
+            ["-o", "new.jsonl", "http://127.0.0.1:1/mcp"],
+            "--listen [HOST:]PORT is wanted",
+        ),
         (["-o", "new.jsonl", "--listen", "0", "--", "cat"], "--listen is out of place"),
         (["-o", "new.jsonl", "--", "./nowhere"], "nothing can be recorded: "),
-        (["-o", "no/such/folder/new.jsonl", "server.py"], "recorded: No such file or directory: 'no/such"),
+        (
+            ["-o", "no/such/folder/new.jsonl", "server.py"],
+            "recorded: No such file or directory: 'no/such",
+        ),
     ],
 )
-def test_what_cannot_be_recorded_is_exit_code_2_and_leaves_nothing(folder, words, problem):
+def test_what_cannot_be_recorded_is_exit_code_2_and_leaves_nothing(
+    folder, words, problem
+):
     done = run("record", *words)
     assert problem in done.stderr.decode()
     assert done.stderr.count(b"\n") == 1
@@ -210,7 +279,11 @@ def test_what_cannot_be_recorded_is_exit_code_2_and_leaves_nothing(folder, words
     assert not Path("new.jsonl").exists()
 
 
-@pytest.mark.parametrize("server", [["nothing.py"], ["--", sys.executable, "-c", ""]], ids=["no file", "no words"])
+@pytest.mark.parametrize(
+    "server",
+    [["nothing.py"], ["--", sys.executable, "-c", ""]],
+    ids=["no file", "no words"],
+)
 def test_where_nothing_was_said_no_trace_is_left(folder, server):
     run("record", "-o", "new.jsonl", *server)
     assert not Path("new.jsonl").exists()
@@ -220,7 +293,9 @@ def test_where_nothing_was_said_no_trace_is_left(folder, server):
 def recording(*arguments):
     """A recorder that stands on a port; its URL."""
     process = subprocess.Popen(
-        command("record", "-o", "new.jsonl", *arguments), stderr=subprocess.PIPE, env=ENVIRONMENT
+        command("record", "-o", "new.jsonl", *arguments),
+        stderr=subprocess.PIPE,
+        env=ENVIRONMENT,
     )
     try:
         for row in process.stderr:
@@ -273,6 +348,11 @@ def test_of_a_trace_that_is_cut_off_what_there_is_is_shown(recorded, capsys):
 
 def test_show_says_what_is_no_trace(folder, capsys):
     assert main(["show", "server.py"]) == 2
-    assert capsys.readouterr().err.startswith("mcp-trio: server.py:1: no header of a trace: ")
+    assert capsys.readouterr().err.startswith(
+        "mcp-trio: server.py:1: no header of a trace: "
+    )
     assert main(["show", "nowhere.jsonl"]) == 2
-    assert capsys.readouterr().err == "mcp-trio: nowhere.jsonl cannot be read: No such file or directory\n"
+    assert (
+        capsys.readouterr().err
+        == "mcp-trio: nowhere.jsonl cannot be read: No such file or directory\n"
+    )

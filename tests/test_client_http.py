@@ -9,10 +9,14 @@ import trio.testing
 import trio_websocket
 
 from mcp_trio import Context, Server
-from mcp_trio.client import RemoteError, ServerGone, connect, talk
-from mcp_trio.client_messages import NoMessage
-from mcp_trio.client_wires import Connections, HttpWire, open_websocket
-from mcp_trio.transports.http.native import serve_http
+from mcp_trio.client.client import talk
+from mcp_trio.client.errors import RemoteError, ServerGone
+from mcp_trio.client.http import HttpWire
+from mcp_trio.client.http_connection import Connections
+from mcp_trio.client.messages import NotAMessage
+from mcp_trio.client.target import connect
+from mcp_trio.client.websocket import open_websocket
+from mcp_trio.transports.http.server import serve_http
 from mcp_trio.transports.websocket import serve_websocket
 
 STREAMABLE = ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
@@ -42,7 +46,13 @@ def a_server():
 
     header = {"type": "string", "x-mcp-header": "Region"}
 
-    @server.tool(input_schema={"type": "object", "properties": {"region": header}, "required": ["region"]})
+    @server.tool(
+        input_schema={
+            "type": "object",
+            "properties": {"region": header},
+            "required": ["region"],
+        }
+    )
     async def routed(region: str) -> str:
         return region
 
@@ -55,10 +65,19 @@ async def serving(server=None):
     server = server or a_server()
 
     async def upgrade(stream, head, principal, token, address):
-        await serve_websocket(server, stream, head, trio.Event(), principal, token=token)
+        await serve_websocket(
+            server, stream, head, trio.Event(), principal, token=token
+        )
 
     async def serve(task_status):
-        await serve_http(server, "127.0.0.1", 0, stopping=trio.Event(), upgrade=upgrade, task_status=task_status)
+        await serve_http(
+            server,
+            "127.0.0.1",
+            0,
+            stopping=trio.Event(),
+            upgrade=upgrade,
+            task_status=task_status,
+        )
 
     async with server.running(), trio.open_nursery() as nursery:
         [(host, port)] = await nursery.start(serve)
@@ -68,9 +87,16 @@ async def serving(server=None):
 
 @asynccontextmanager
 async def client_over(way, revision, server=None, **options):
-    scheme, path = {"http": ("http", "/mcp"), "sse": ("http", "/sse"), "ws": ("ws", "/mcp")}[way]
+    scheme, path = {
+        "http": ("http", "/mcp"),
+        "sse": ("http", "/sse"),
+        "ws": ("ws", "/mcp"),
+    }[way]
     with trio.fail_after(10):
-        async with serving(server) as address, connect(f"{scheme}://{address}{path}", revision, **options) as client:
+        async with (
+            serving(server) as address,
+            connect(f"{scheme}://{address}{path}", revision, **options) as client,
+        ):
             yield client
 
 
@@ -105,7 +131,9 @@ async def test_progress_is_heard(way, revision):
         assert len(await client.hear("notifications/progress")) == 1
 
 
-@pytest.mark.parametrize(("way", "revision"), [pair for pair in EVERY_WAY if pair[1] != "2024-10-07"])
+@pytest.mark.parametrize(
+    ("way", "revision"), [pair for pair in EVERY_WAY if pair[1] != "2024-10-07"]
+)
 async def test_a_cancelled_request_ends(way, revision):
     server = a_server()
     async with client_over(way, revision, server) as client:
@@ -116,7 +144,10 @@ async def test_a_cancelled_request_ends(way, revision):
         await client.call_tool("add", {"a": 2, "b": 3})
 
 
-@pytest.mark.parametrize(("way", "revision"), [("http", "2025-06-18"), ("http", "2026-07-28"), ("ws", "2025-06-18")])
+@pytest.mark.parametrize(
+    ("way", "revision"),
+    [("http", "2025-06-18"), ("http", "2026-07-28"), ("ws", "2025-06-18")],
+)
 async def test_requests_run_beside_each_other(way, revision):
     async with client_over(way, revision) as client, trio.open_nursery() as nursery:
         with trio.fail_after(2):
@@ -125,7 +156,10 @@ async def test_requests_run_beside_each_other(way, revision):
                     nursery.start_soon(client.call_tool, "wait", {"seconds": 0.3})
 
 
-@pytest.mark.parametrize(("way", "revision"), [("http", "2025-11-25"), ("http", "2026-07-28"), ("sse", "2024-11-05")])
+@pytest.mark.parametrize(
+    ("way", "revision"),
+    [("http", "2025-11-25"), ("http", "2026-07-28"), ("sse", "2024-11-05")],
+)
 async def test_a_megabyte_each_way(way, revision):
     async with client_over(way, revision) as client:
         text = "é" * 2**19
@@ -135,10 +169,15 @@ async def test_a_megabyte_each_way(way, revision):
 async def test_arguments_that_belong_in_headers_are_sent_there():
     async with client_over("http", "2026-07-28") as client:
         await client.list_tools()
-        assert (await client.call_tool("routed", {"region": "Москва "})).text == "Москва "
+        assert (
+            await client.call_tool("routed", {"region": "Москва "})
+        ).text == "Москва "
 
 
-@pytest.mark.parametrize(("way", "revision"), [("http", "2025-11-25"), ("sse", "2024-11-05"), ("ws", "2025-11-25")])
+@pytest.mark.parametrize(
+    ("way", "revision"),
+    [("http", "2025-11-25"), ("sse", "2024-11-05"), ("ws", "2025-11-25")],
+)
 async def test_what_belongs_to_no_request_is_heard(way, revision):
     server = a_server()
     async with client_over(way, revision, server) as client:
@@ -158,12 +197,18 @@ class Relay:
 
     async def serve(self, task_status):
         async with trio.open_nursery() as nursery:
-            [listener] = await nursery.start(partial(trio.serve_tcp, self._relay, 0, host="127.0.0.1"))
+            [listener] = await nursery.start(
+                partial(trio.serve_tcp, self._relay, 0, host="127.0.0.1")
+            )
             task_status.started(f"127.0.0.1:{listener.socket.getsockname()[1]}")
 
     async def _relay(self, client):
         self.connections += 1
-        async with client, await trio.open_tcp_stream(*self._address) as server, trio.open_nursery() as nursery:
+        async with (
+            client,
+            await trio.open_tcp_stream(*self._address) as server,
+            trio.open_nursery() as nursery,
+        ):
             nursery.start_soon(self._copy, client, server, nursery.cancel_scope)
             nursery.start_soon(self._copy, server, client, nursery.cancel_scope)
             await self.cut.wait()
@@ -201,7 +246,9 @@ async def test_a_reply_comes_on_another_connection_when_its_own_was_cut(revision
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(cut)
-            result = await client.call_tool("wait", {"seconds": 0.3}, meta={"progressToken": 1})
+            result = await client.call_tool(
+                "wait", {"seconds": 0.3}, meta={"progressToken": 1}
+            )
         assert result.text == "waited"
         assert len(await client.hear("notifications/progress")) == 1
 
@@ -222,7 +269,10 @@ async def test_an_idle_connection_that_the_server_closed_is_replaced():
 
 
 async def test_what_is_no_answer_of_the_protocol_is_an_error():
-    async with serving() as address, connect(f"http://{address}/elsewhere", "2026-07-28") as client:
+    async with (
+        serving() as address,
+        connect(f"http://{address}/elsewhere", "2026-07-28") as client,
+    ):
         with pytest.raises(RemoteError):
             await client.call_tool("add", {"a": 1, "b": 2})
 
@@ -244,7 +294,9 @@ async def test_bytes_in_place_of_a_text_frame_are_handed_on(nursery):
         ended.set()
 
     ended = trio.Event()
-    server = await nursery.start(trio_websocket.serve_websocket, speak, "127.0.0.1", 0, None)
+    server = await nursery.start(
+        trio_websocket.serve_websocket, speak, "127.0.0.1", 0, None
+    )
     async with open_websocket(f"ws://127.0.0.1:{server.port}/") as wire:
         assert await wire.receive() == [b"[]"]
     await ended.wait()
@@ -280,7 +332,9 @@ async def saying(*answers):
             await stream.send_all(answers[min(len(heads), len(answers)) - 1])
 
     async with trio.open_nursery() as nursery:
-        [listener] = await nursery.start(partial(trio.serve_tcp, answer, 0, host="127.0.0.1"))
+        [listener] = await nursery.start(
+            partial(trio.serve_tcp, answer, 0, host="127.0.0.1")
+        )
         with trio.fail_after(10):
             yield f"http://127.0.0.1:{listener.socket.getsockname()[1]}", heads
         nursery.cancel_scope.cancel()
@@ -292,7 +346,9 @@ def answered(body, kind="application/json", more="", length=None):
 
 
 def events(*data, **options):
-    return answered("".join(f"data: {one}\n\n" for one in data), "text/event-stream", **options)
+    return answered(
+        "".join(f"data: {one}\n\n" for one in data), "text/event-stream", **options
+    )
 
 
 REPLY = '{"jsonrpc":"2.0","id":0,"result":{"tools":[]}}'
@@ -310,13 +366,19 @@ NO_MESSAGES = {
         b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 3\r\n\r\n"\xff"',
         "this is no message of JSON-RPC: ",
     ),
-    "a body cut off": (answered(REPLY, length=1000), "the stream ended before the reply"),
+    "a body cut off": (
+        answered(REPLY, length=1000),
+        "the stream ended before the reply",
+    ),
 }
 
 
 @pytest.mark.parametrize(("answer", "says"), NO_MESSAGES.values(), ids=NO_MESSAGES)
 async def test_what_is_no_message_is_told_to_who_waits_for_a_reply(answer, says):
-    async with saying(answer) as (url, _), connect(f"{url}/mcp", "2026-07-28") as client:
+    async with (
+        saying(answer) as (url, _),
+        connect(f"{url}/mcp", "2026-07-28") as client,
+    ):
         with pytest.raises(RemoteError) as caught:
             await client.list_tools()
         assert says in caught.value.message
@@ -327,13 +389,20 @@ async def test_what_is_no_message_is_told_to_who_waits_for_a_reply(answer, says)
 async def test_a_result_that_is_none_is_no_message(result):
     reply = answered(f'{{"jsonrpc":"2.0","id":0,"result":{result}}}')
     async with saying(reply) as (url, _), connect(f"{url}/mcp", "2026-07-28") as client:
-        with pytest.raises(NoMessage, match="what answered is no MCP server: it wrote"):
+        with pytest.raises(
+            NotAMessage, match="what answered is no MCP server: it wrote"
+        ):
             await client.list_tools()
 
 
 async def test_a_body_without_a_length_is_as_long_as_its_connection():
-    answer = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{REPLY}".encode()
-    async with saying(answer) as (url, _), connect(f"{url}/mcp", "2026-07-28") as client:
+    answer = (
+        f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{REPLY}".encode()
+    )
+    async with (
+        saying(answer) as (url, _),
+        connect(f"{url}/mcp", "2026-07-28") as client,
+    ):
         assert await client.list_tools() == []
 
 
@@ -344,7 +413,9 @@ async def test_how_long_to_wait_before_coming_back_is_remembered(autojump_clock)
     then = answered("id: 2\ndata: {}\n\n", "text/event-stream")
     times = []
 
-    async with memory_server(times, POST=[answered(opened, more=session)], GET=[first, then, then]):
+    async with memory_server(
+        times, POST=[answered(opened, more=session)], GET=[first, then, then]
+    ):
         await trio.sleep(150)
         gets = [at for at, method in times if method == "GET"]
         assert [round(later - at) for at, later in pairwise(gets)] == [60, 60]
@@ -364,11 +435,16 @@ async def memory_server(times, **answers):
         head = bytes(await stream.receive_some())
         method = head.split()[0].decode()
         times.append((trio.current_time(), method))
-        await stream.send_all(answers[method].pop(0) if answers.get(method) else answered(""))
+        await stream.send_all(
+            answers[method].pop(0) if answers.get(method) else answered("")
+        )
         await stream.aclose()
 
     async with trio.open_nursery() as nursery:
-        async with aclosing(HttpWire("http://there/mcp")) as wire, trio.open_nursery() as wire.nursery:
+        async with (
+            aclosing(HttpWire("http://there/mcp")) as wire,
+            trio.open_nursery() as wire.nursery,
+        ):
             wire._connections = InMemory("http://there/mcp")
             async with talk(wire, "2025-11-25") as client:
                 yield client

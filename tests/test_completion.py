@@ -6,7 +6,8 @@ import pytest
 from checked import ALL, OPENING, connect
 
 from mcp_trio import Completion, Context, Server
-from mcp_trio.client import Client, RemoteError
+from mcp_trio.client.client import Client
+from mcp_trio.client.errors import RemoteError
 
 R = "2025-11-25"
 CITIES = ["Paris", "Prague", "Rome"]
@@ -48,8 +49,14 @@ async def test_what_is_removed_takes_its_completers_along() -> None:
         assert (await complete(client, "trip", "city"))["values"] == []
 
 
-async def complete(client: Client, name: str, argument: str, typed: str = "", **params: Any) -> Any:
-    kind = {"type": "ref/resource", "uri": name} if ":" in name else {"type": "ref/prompt", "name": name}
+async def complete(
+    client: Client, name: str, argument: str, typed: str = "", **params: Any
+) -> Any:
+    kind = (
+        {"type": "ref/resource", "uri": name}
+        if ":" in name
+        else {"type": "ref/prompt", "name": name}
+    )
     body = {"ref": kind, "argument": {"name": argument, "value": typed}, **params}
     return (await client.request("completion/complete", body))["completion"]
 
@@ -73,7 +80,9 @@ async def test_at_most_a_hundred_values_and_how_many_there_are(revision: str) ->
 
 async def test_the_other_arguments_are_known() -> None:
     async with connect(a_server(), R) as client:
-        found = await complete(client, "trip", "street", context={"arguments": {"city": "Rome"}})
+        found = await complete(
+            client, "trip", "street", context={"arguments": {"city": "Rome"}}
+        )
     assert found["values"][0] == "Rome 0"
 
 
@@ -92,23 +101,31 @@ async def test_what_nothing_is_known_of_has_no_completions(revision: str) -> Non
 
 @pytest.mark.parametrize("revision", ALL)
 @pytest.mark.parametrize("name", ["nothing", "other://{x}"])
-async def test_what_does_not_exist_cannot_be_completed(revision: str, name: str) -> None:
+async def test_what_does_not_exist_cannot_be_completed(
+    revision: str, name: str
+) -> None:
     async with connect(a_server(), revision) as client:
         with pytest.raises(RemoteError) as caught:
             await complete(client, name, "x")
-    assert caught.value.code == (-32002 if ":" in name and revision in OPENING else -32602)
+    assert caught.value.code == (
+        -32002 if ":" in name and revision in OPENING else -32602
+    )
 
 
 BAD = [
     pytest.param("Paris", id="a string"),
     pytest.param([1, 2], id="numbers"),
     pytest.param(None, id="nothing"),
-    pytest.param(Completion([str(number) for number in range(101)]), id="too many by hand"),
+    pytest.param(
+        Completion([str(number) for number in range(101)]), id="too many by hand"
+    ),
 ]
 
 
 @pytest.mark.parametrize("value", BAD)
-async def test_what_is_no_list_of_texts_never_spoils_the_wire(value: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_is_no_list_of_texts_never_spoils_the_wire(
+    value: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     server = Server("x")
 
     @server.prompt

@@ -11,21 +11,21 @@ from contextlib import suppress
 import pytest
 from test_cli import ENVIRONMENT, PATIENCE, ROOT, folder, here  # noqa: F401  (fixtures)
 
-from mcp_trio import cli
-from mcp_trio.cli_completion import SCRIPTS, completed
-from mcp_trio.cli_types import Parser
+from mcp_trio.cli.completion import SCRIPTS, completed
+from mcp_trio.cli.main import COMMANDS
+from mcp_trio.cli.options import Parser
 
 FLAGS_OF_CALL = ["--help", "--json", "--revision"]
 
 
 @pytest.fixture
-def complete(here):  # noqa: F811
+def complete(here):
     """The words that the last one of a line may become; a blank at the end begins a new one."""
-    return lambda line: completed(cli.COMMANDS, line.split(" "))
+    return lambda line: completed(COMMANDS, line.split(" "))
 
 
 def test_commands_are_completed(complete):
-    assert complete("") == list(cli.COMMANDS)
+    assert complete("") == list(COMMANDS)
     assert complete("in") == ["inspect"]
     assert complete("nothing") == []
 
@@ -34,20 +34,26 @@ def test_flags_are_completed_for_their_command(complete):
     assert set(FLAGS_OF_CALL) <= set(complete("call --"))
     assert complete("call --js") == ["--json"]
     assert complete("run server.py --re") == ["--reload"]
-    assert complete("--rel") == complete("--stdio --rel") == ["--reload"]  # it is run without its name
+    assert (
+        complete("--rel") == complete("--stdio --rel") == ["--reload"]
+    )  # it is run without its name
     assert complete("nothing --") == []
 
 
-@pytest.mark.parametrize("name", list(cli.COMMANDS))
+@pytest.mark.parametrize("name", list(COMMANDS))
 def test_every_flag_of_every_command_is_completed(complete, name):
     parser = Parser()
-    cli.COMMANDS[name].arguments(parser)
+    COMMANDS[name].arguments(parser)
     assert set(complete(f"{name} -")) >= set(parser._option_string_actions)
 
 
 def test_what_a_flag_takes_is_completed(complete):
     assert complete("run -t s") == ["stdio", "streamable-http", "sse"]
-    assert complete("config server.py --for c") == ["claude-desktop", "claude-code", "cursor"]
+    assert complete("config server.py --for c") == [
+        "claude-desktop",
+        "claude-code",
+        "cursor",
+    ]
     assert complete("run --http ") == []
     assert complete("completion z") == ["zsh"]
 
@@ -62,32 +68,50 @@ def test_tools_of_a_file_are_completed_and_then_their_arguments(complete, capfd)
 
 
 @pytest.mark.parametrize(
-    "line", ["call ser", "inspect ", "call nothing.py ", "call http://127.0.0.1:9/mcp ", "call add -- npx "]
+    "line",
+    [
+        "call ser",
+        "inspect ",
+        "call nothing.py ",
+        "call http://127.0.0.1:9/mcp ",
+        "call add -- npx ",
+    ],
 )
 def test_where_a_file_may_come_the_shell_is_left_to_itself(complete, line):
     assert complete(line) == []
 
 
-def test_a_script_is_printed_and_asks_this_command_again(here):  # noqa: F811
+def test_a_script_is_printed_and_asks_this_command_again(here):
     for shell, script in SCRIPTS.items():
         assert here("completion", shell) == (0, script, "")
         assert here("completion", shell, "--", "insp") == (0, "inspect\n", "")
         assert f"completion {shell} -- " in script
 
 
-def test_an_unknown_shell_is_told(here):  # noqa: F811
+def test_an_unknown_shell_is_told(here):
     code, _, err = here("completion", "tcsh")
     assert code == 2
     assert "bash or zsh or fish is wanted, not 'tcsh'" in err
 
 
-def in_bash(folder, typed, until):  # noqa: F811
+def in_bash(folder, typed, until):
     """What a person sees who types that into bash."""
     ours, its = pty.openpty()
-    environment = {**ENVIRONMENT, "PATH": f"{folder}:{os.environ['PATH']}", "TERM": "dumb", "PS1": "$ "}
+    environment = {
+        **ENVIRONMENT,
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "TERM": "dumb",
+        "PS1": "$ ",
+    }
     command = ["bash", "--norc", "--noprofile", "-i"]
     process = subprocess.Popen(
-        command, cwd=folder, env=environment, stdin=its, stdout=its, stderr=its, start_new_session=True
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        start_new_session=True,
     )
     os.close(its)
     seen = b""
@@ -106,11 +130,19 @@ def in_bash(folder, typed, until):  # noqa: F811
     return seen.decode()
 
 
-def test_bash_completes_commands_flags_tools_and_files(folder):  # noqa: F811
+def test_bash_completes_commands_flags_tools_and_files(folder):
     program = folder / "mcp-trio"
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m mcp_trio "$@"\n')
+    program.write_text(
+        f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m mcp_trio "$@"\n'
+    )
     program.chmod(0o755)
-    seen = in_bash(folder, ["mcp-trio cal\tserv\tad\ta\t7 --rev\t2025-11-25; echo do''ne\n"], "done\r\n")
-    assert "mcp-trio call server.py add a=7 --revision 2025-11-25" in seen.replace("\a", "")
+    seen = in_bash(
+        folder,
+        ["mcp-trio cal\tserv\tad\ta\t7 --rev\t2025-11-25; echo do''ne\n"],
+        "done\r\n",
+    )
+    assert "mcp-trio call server.py add a=7 --revision 2025-11-25" in seen.replace(
+        "\a", ""
+    )
     assert "\r\n7 and 0.5\r\n" in seen
     assert str(ROOT) not in seen

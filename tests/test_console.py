@@ -20,18 +20,20 @@ from http_wire import HEADERS, Signals, Site, make_server, message
 from http_wire import request as http_request
 
 from mcp_trio import Context, Server
-from mcp_trio.cli import main
-from mcp_trio.client import connect, talk
-from mcp_trio.console import app, watch
+from mcp_trio.cli.main import main
+from mcp_trio.client.client import talk
+from mcp_trio.client.target import connect
+from mcp_trio.console import app
+from mcp_trio.console import message_tap as watch
 from mcp_trio.console.app import Console, serve_console
-from mcp_trio.console.watch import Watch
+from mcp_trio.console.message_tap import MessageTap
 from mcp_trio.demo import Trip
 from mcp_trio.protocol.revisions import REVISIONS
 from mcp_trio.serve import serve
 from mcp_trio.testing import connect as connect_in_memory
 from mcp_trio.testing import replay
 from mcp_trio.trace.format import read
-from mcp_trio.trace.hosts import _in_process
+from mcp_trio.trace.targets import _in_process
 
 ALL = [revision.name for revision in REVISIONS]
 OPENING = next(revision.name for revision in reversed(REVISIONS) if revision.opens)
@@ -66,7 +68,9 @@ class There(Site):
     @asynccontextmanager
     async def page(self, revision: str = OPENING) -> AsyncIterator["Open"]:
         async with self.wire() as wire:
-            await wire.send(http_request("GET", f"/events?revision={revision}", self.known))
+            await wire.send(
+                http_request("GET", f"/events?revision={revision}", self.known)
+            )
             assert (await wire.head()).status == 200
             page = Open(self, wire)
             yield page
@@ -114,12 +118,17 @@ class Open:
         if not self.id:
             await self.until("opened")
         body = json.dumps({"page": self.id, **wanted}).encode()
-        return (await self._there.send("POST", f"/{act}", self._there.known, body)).status
+        return (
+            await self._there.send("POST", f"/{act}", self._there.known, body)
+        ).status
 
     async def begin(self, tool: str, **arguments: Any) -> str:
         key = f"call-{next(self._keys)}"
         params = {"name": tool, "arguments": arguments}
-        assert await self.post("request", key=key, method="tools/call", params=params) == 202
+        assert (
+            await self.post("request", key=key, method="tools/call", params=params)
+            == 202
+        )
         return key
 
     async def call(self, tool: str, **arguments: Any) -> Any:
@@ -131,7 +140,9 @@ async def console(server: Server) -> AsyncIterator[There]:
     stopping = trio.Event()
     with trio.fail_after(4 * PATIENCE):
         async with server.running(), trio.open_nursery() as nursery:
-            url = await nursery.start(partial(serve_console, server, "127.0.0.1", 0, stopping=stopping))
+            url = await nursery.start(
+                partial(serve_console, server, "127.0.0.1", 0, stopping=stopping)
+            )
             yield There(server, url, stopping)
             nursery.cancel_scope.cancel()
 
@@ -162,13 +173,23 @@ def asking() -> Server:
 async def test_nothing_is_had_without_the_token(method: str, path: str) -> None:
     """CVE-2025-49596: an inspector that listened without asking for a token ran what any page told it to."""
     async with console(make_server()) as there:
-        for token in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Bearer {there.token}x"}):
-            refused = await there.send(method, path, token, b"{}" if method == "POST" else b"")
+        for token in (
+            {},
+            {"Authorization": "Bearer wrong"},
+            {"Authorization": f"Bearer {there.token}x"},
+        ):
+            refused = await there.send(
+                method, path, token, b"{}" if method == "POST" else b""
+            )
             assert refused.status == 401
             assert there.token.encode() not in refused.body
         assert (await there.send(method, f"{path}?token=", {})).status == 401
         async with there.wire() as wire:
-            await wire.send(http_request(method, path, there.known, b"{}" if method == "POST" else b""))
+            await wire.send(
+                http_request(
+                    method, path, there.known, b"{}" if method == "POST" else b""
+                )
+            )
             assert (await wire.head()).status != 401
 
 
@@ -179,44 +200,70 @@ async def test_other_names_and_other_sites_are_refused(method: str, path: str) -
             ({"Host": "evil.example"}, 421),
             ({"Host": f"evil.example:{there.port}"}, 421),
             ({"Host": "192.0.2.1"}, 421),
-            ({"Host": f"localhost:{there.port}", "Origin": "https://evil.example"}, 403),
+            (
+                {"Host": f"localhost:{there.port}", "Origin": "https://evil.example"},
+                403,
+            ),
             ({"Host": f"localhost:{there.port}", "Origin": "null"}, 403),
-            ({"Host": f"localhost:{there.port}", "Origin": f"http://localhost:{there.port + 1}"}, 403),
+            (
+                {
+                    "Host": f"localhost:{there.port}",
+                    "Origin": f"http://localhost:{there.port + 1}",
+                },
+                403,
+            ),
         ):
-            assert (await there.send(method, path, {**there.known, **headers})).status == status
-        own = {**there.known, "Host": f"localhost:{there.port}", "Origin": f"http://localhost:{there.port}"}
+            assert (
+                await there.send(method, path, {**there.known, **headers})
+            ).status == status
+        own = {
+            **there.known,
+            "Host": f"localhost:{there.port}",
+            "Origin": f"http://localhost:{there.port}",
+        }
         async with there.wire() as wire:
-            await wire.send(http_request(method, path, own, b"{}" if method == "POST" else b""))
+            await wire.send(
+                http_request(method, path, own, b"{}" if method == "POST" else b"")
+            )
             assert (await wire.head()).status not in (403, 421)
 
 
 async def test_the_page_runs_and_loads_nothing_but_its_own() -> None:
-    console = Console(make_server(), Watch())
+    console = Console(make_server(), MessageTap())
     client = console.app.test_client()
     for _, path in ROUTES[:5]:
-        response = await client.get(f"{path}?token={console.token}", headers={"Host": "localhost"})
+        response = await client.get(
+            f"{path}?token={console.token}", headers={"Host": "localhost"}
+        )
         text = await response.get_data(as_text=True)
         assert response.status_code == 200
         kind = {"/": "html", "/page.css": "css"}.get(path, "javascript")
         assert response.headers["Content-Type"] == f"text/{kind}; charset=utf-8"
         policy = response.headers["Content-Security-Policy"]
-        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'")
+        assert policy.startswith(
+            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'"
+        )
         assert "unsafe" not in policy
         assert response.headers["Referrer-Policy"] == "no-referrer"
         assert "{{" not in text
         assert not re.search(
-            r"https?://(?!127|localhost)|\son\w+=|<script>|style=|innerHTML|document\.write|eval\(", text
+            r"https?://(?!127|localhost)|\son\w+=|<script>|style=|innerHTML|document\.write|eval\(",
+            text,
         )
 
 
 async def test_two_consoles_have_two_tokens() -> None:
-    assert len({Console(make_server(), Watch()).token for _ in range(20)}) == 20
+    assert len({Console(make_server(), MessageTap()).token for _ in range(20)}) == 20
 
 
-async def test_an_address_for_others_has_to_be_given_and_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_an_address_for_others_has_to_be_given_and_is_warned_of(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     server, stopping = make_server(), trio.Event()
     async with server.running(), trio.open_nursery() as nursery:
-        await nursery.start(partial(serve_console, server, "0.0.0.0", 0, stopping=stopping))
+        await nursery.start(
+            partial(serve_console, server, "0.0.0.0", 0, stopping=stopping)
+        )
         nursery.cancel_scope.cancel()
     assert "others can come" in capsys.readouterr().err
 
@@ -224,7 +271,11 @@ async def test_an_address_for_others_has_to_be_given_and_is_warned_of(capsys: py
 @pytest.mark.parametrize(
     ("host", "names", "others"),
     [
-        ("127.0.0.1", ["localhost", "127.0.0.1:80", "[::1]:80"], ["192.0.2.1", "a.example"]),
+        (
+            "127.0.0.1",
+            ["localhost", "127.0.0.1:80", "[::1]:80"],
+            ["192.0.2.1", "a.example"],
+        ),
         ("0.0.0.0", ["localhost", "192.0.2.1:80", "[2001:db8::1]"], ["a.example", ""]),
         ("192.0.2.1", ["localhost", "192.0.2.1:80"], ["192.0.2.2", "a.example"]),
         ("a.example", ["localhost", "a.example:80"], ["192.0.2.2", "b.example"]),
@@ -233,9 +284,11 @@ async def test_an_address_for_others_has_to_be_given_and_is_warned_of(capsys: py
 async def test_only_names_that_no_foreign_page_can_have_are_served(
     host: str, names: list[str], others: list[str]
 ) -> None:
-    console = Console(make_server(), Watch(), host)
+    console = Console(make_server(), MessageTap(), host)
     for name in names + others:
-        response = await console.app.test_client().get(f"/?token={console.token}", headers={"Host": name})
+        response = await console.app.test_client().get(
+            f"/?token={console.token}", headers={"Host": name}
+        )
         assert response.status_code == (200 if name in names else 421), name
 
 
@@ -273,14 +326,20 @@ async def test_a_call_is_cancelled_before_it_has_begun() -> None:
     async with console(make_server()) as there, there.page() as page:
         await page.until("opened")
         body = {"page": page.id, "key": "early"}
-        wanted = json.dumps({**body, "method": "tools/call", "params": {"name": "wait"}}).encode()
+        wanted = json.dumps(
+            {**body, "method": "tools/call", "params": {"name": "wait"}}
+        ).encode()
         async with there.wire() as wire:
             await wire.send(http_request("POST", "/request", there.known, wanted))
-            await wire.send(http_request("POST", "/cancel", there.known, json.dumps(body).encode()))
+            await wire.send(
+                http_request("POST", "/cancel", there.known, json.dumps(body).encode())
+            )
             assert (await page.until("done", "early"))["cancelled"] is True
 
 
-async def test_who_does_not_read_what_came_cannot_ask_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_does_not_read_what_came_cannot_ask_for_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(app, "MOST_CALLS", 2)
     async with console(make_server()) as there, there.page() as page:
         keys = [await page.begin("wait") for _ in range(2)]
@@ -295,22 +354,35 @@ async def test_several_calls_run_at_once() -> None:
     async with console(make_server(signals)) as there, there.page() as page:
         waiting = await page.begin("wait")
         await signals.begun.wait()
-        assert (await page.call("echo", text="meanwhile"))["result"]["content"][0]["text"] == "meanwhile"
+        assert (await page.call("echo", text="meanwhile"))["result"]["content"][0][
+            "text"
+        ] == "meanwhile"
         assert await page.post("request", key=waiting, method="ping") == 409
         signals.go.set()
-        assert (await page.until("done", waiting))["result"]["content"][0]["text"] == "went"
+        assert (await page.until("done", waiting))["result"]["content"][0][
+            "text"
+        ] == "went"
 
 
 @pytest.mark.parametrize("revision", ALL[-2:])
 @pytest.mark.parametrize(
     ("tool", "asked", "answer", "text"),
     [
-        ("plan", "elicitation/create", {"action": "accept", "content": {"city": "Rome", "days": 1}}, "accept Rome"),
+        (
+            "plan",
+            "elicitation/create",
+            {"action": "accept", "content": {"city": "Rome", "days": 1}},
+            "accept Rome",
+        ),
         ("plan", "elicitation/create", {"action": "decline"}, "decline None"),
         (
             "think",
             "sampling/createMessage",
-            {"role": "assistant", "content": {"type": "text", "text": "A cat"}, "model": "I"},
+            {
+                "role": "assistant",
+                "content": {"type": "text", "text": "A cat"},
+                "model": "I",
+            },
             "A cat",
         ),
         ("look", "roots/list", {"roots": [{"uri": "file:///a"}]}, "file:///a"),
@@ -340,7 +412,9 @@ async def test_a_question_is_refused() -> None:
 async def test_what_is_not_understood_is_refused(body: bytes) -> None:
     async with console(make_server()) as there:
         for act in ("request", "cancel", "answer"):
-            assert (await there.send("POST", f"/{act}", there.known, body)).status == 400
+            assert (
+                await there.send("POST", f"/{act}", there.known, body)
+            ).status == 400
 
 
 async def test_a_page_that_is_closed_is_gone_with_its_calls() -> None:
@@ -366,12 +440,18 @@ async def test_pages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_every_transport_is_seen_live() -> None:
     server = make_server()
     stopping = trio.Event()
-    async with console(server) as there, there.page() as page, trio.open_nursery() as nursery:
-        from mcp_trio.transports.http.native import serve_http
+    async with (
+        console(server) as there,
+        there.page() as page,
+        trio.open_nursery() as nursery,
+    ):
+        from mcp_trio.transports.http.server import serve_http
         from mcp_trio.transports.websocket import serve_websocket
 
         upgrade = partial(serve_websocket, server, stopping=stopping)
-        start = partial(serve_http, server, "127.0.0.1", 0, stopping=stopping, upgrade=upgrade)
+        start = partial(
+            serve_http, server, "127.0.0.1", 0, stopping=stopping, upgrade=upgrade
+        )
         ((_, port),) = await nursery.start(start)
         for url, revision, transport in (
             (f"http://127.0.0.1:{port}/mcp", OPENING, "http"),
@@ -382,11 +462,16 @@ async def test_every_transport_is_seen_live() -> None:
             text = f"{transport} {revision}"
             async with connect(url, revision) as client:
                 await client.call_tool("echo", {"text": text})
-                await client.call_tool("steps", {}, meta={"progressToken": f"of {text}"})
+                await client.call_tool(
+                    "steps", {}, meta={"progressToken": f"of {text}"}
+                )
             called = await page.row('"tools/call"', text)
             assert (called["transport"], called["from"]) == (transport, "client")
             assert called["client"] == "mcp_trio client 1"
-            for answer in (await page.row('"content"', text), await page.row("notifications/progress", f"of {text}")):
+            for answer in (
+                await page.row('"content"', text),
+                await page.row("notifications/progress", f"of {text}"),
+            ):
                 assert (answer["talk"], answer["from"]) == (called["talk"], "server")
         async with connect_in_memory(server) as client:
             await client.call_tool("echo", {"text": "in memory"})
@@ -397,32 +482,48 @@ async def test_every_transport_is_seen_live() -> None:
         assert (await page.row('"content"', "on pipes"))["from"] == "server"
         talks = {row["talk"] for row in page.rows}
         assert len(talks) == 7
-        assert len({(row["talk"], row["from"], row["text"]) for row in page.rows}) == len(page.rows)  # none twice
+        assert len(
+            {(row["talk"], row["from"], row["text"]) for row in page.rows}
+        ) == len(page.rows)  # none twice
         nursery.cancel_scope.cancel()
 
 
 async def test_what_http_refuses_is_seen() -> None:
-    from mcp_trio.transports.http.native import serve_http
+    from mcp_trio.transports.http.server import serve_http
 
     server = make_server()
-    async with console(server) as there, there.page() as page, trio.open_nursery() as nursery:
-        ((_, port),) = await nursery.start(partial(serve_http, server, "127.0.0.1", 0, stopping=trio.Event()))
+    async with (
+        console(server) as there,
+        there.page() as page,
+        trio.open_nursery() as nursery,
+    ):
+        ((_, port),) = await nursery.start(
+            partial(serve_http, server, "127.0.0.1", 0, stopping=trio.Event())
+        )
         site = Site(server, port, trio.Event())
         await site.post(b"{", HEADERS)
         assert (await page.row("-32700"))["from"] == "server"
         await site.post(message("tools/list", id="early"))
         assert (await page.row('"early"'))["transport"] == "http"
-        await site.modern("tools/call", {"name": "add"}, id="mismatch", **{"Mcp-Name": "other"})
+        await site.modern(
+            "tools/call", {"name": "add"}, id="mismatch", **{"Mcp-Name": "other"}
+        )
         assert (await page.row("-32020", "mismatch"))["from"] == "server"
         nursery.cancel_scope.cancel()
 
 
 async def test_announcements_of_a_session_are_seen() -> None:
-    from mcp_trio.transports.http.native import serve_http
+    from mcp_trio.transports.http.server import serve_http
 
     server = make_server()
-    async with console(server) as there, there.page() as page, trio.open_nursery() as nursery:
-        ((_, port),) = await nursery.start(partial(serve_http, server, "127.0.0.1", 0, stopping=trio.Event()))
+    async with (
+        console(server) as there,
+        there.page() as page,
+        trio.open_nursery() as nursery,
+    ):
+        ((_, port),) = await nursery.start(
+            partial(serve_http, server, "127.0.0.1", 0, stopping=trio.Event())
+        )
         async with connect(f"http://127.0.0.1:{port}/mcp", OPENING) as client:
             await client.list_tools()
             server.remove_tool("wait")
@@ -434,7 +535,9 @@ async def test_announcements_of_a_session_are_seen() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_who_is_too_slow_is_told_how_much_was_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_is_too_slow_is_told_how_much_was_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(watch, "MOST_MESSAGES", 10)
     server = make_server()
     async with console(server) as there:
@@ -450,7 +553,7 @@ async def test_who_is_too_slow_is_told_how_much_was_missed(monkeypatch: pytest.M
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "MOST_BYTES", 1000)
-    watching = Watch()
+    watching = MessageTap()
     pipes = watching.talk("stdio")
     for _ in range(100):
         watching.note(pipes, "client", b"x" * 100)
@@ -485,10 +588,15 @@ async def test_a_pages_own_conversation_replays(revision: str, tmp_path: Path) -
         if revision in ALL[-2:]:
             key = await page.begin("plan")
             question = await page.until("asked")
-            await page.post("answer", key=question["asked"], result={"action": "cancel"})
+            await page.post(
+                "answer", key=question["asked"], result={"action": "cancel"}
+            )
             await page.until("done", key)
         saved = await there.send("GET", f"/trace?talk={page.talk}", there.known)
-    assert saved.headers["content-disposition"] == f'attachment; filename="conversation-{page.talk}.jsonl"'
+    assert (
+        saved.headers["content-disposition"]
+        == f'attachment; filename="conversation-{page.talk}.jsonl"'
+    )
     file = tmp_path / "saved.jsonl"
     file.write_bytes(saved.body)
     assert read(file).header.revision == revision
@@ -496,22 +604,37 @@ async def test_a_pages_own_conversation_replays(revision: str, tmp_path: Path) -
     await replay(file, asking(), "http")
 
 
-@pytest.mark.parametrize(("kind", "revision"), [("mcp", OPENING), ("mcp", ALL[-1]), ("sse", ALL[1])])
-async def test_a_clients_conversation_replays(kind: str, revision: str, tmp_path: Path) -> None:
-    from mcp_trio.transports.http.native import serve_http
+@pytest.mark.parametrize(
+    ("kind", "revision"), [("mcp", OPENING), ("mcp", ALL[-1]), ("sse", ALL[1])]
+)
+async def test_a_clients_conversation_replays(
+    kind: str, revision: str, tmp_path: Path
+) -> None:
+    from mcp_trio.transports.http.server import serve_http
 
     server, file = make_server(), tmp_path / "saved.jsonl"
-    async with console(server) as there, there.page() as page, trio.open_nursery() as nursery:
-        ((_, port),) = await nursery.start(partial(serve_http, server, "127.0.0.1", 0, stopping=trio.Event()))
+    async with (
+        console(server) as there,
+        there.page() as page,
+        trio.open_nursery() as nursery,
+    ):
+        ((_, port),) = await nursery.start(
+            partial(serve_http, server, "127.0.0.1", 0, stopping=trio.Event())
+        )
         async with connect(f"http://127.0.0.1:{port}/{kind}", revision) as client:
             await client.list_tools()
             await client.call_tool("steps", {"count": 2}, meta={"progressToken": "t"})
         number = (await page.row('"steps"', '"t"'))["talk"]
         await page.row('"all"')
-        file.write_bytes((await there.send("GET", f"/trace?talk={number}", there.known)).body)
+        file.write_bytes(
+            (await there.send("GET", f"/trace?talk={number}", there.known)).body
+        )
         nursery.cancel_scope.cancel()
     trace = read(file)
-    assert (trace.header.client, trace.header.revision) == ("mcp_trio client 1", revision)
+    assert (trace.header.client, trace.header.revision) == (
+        "mcp_trio client 1",
+        revision,
+    )
     await replay(file, make_server(), "stdio")
 
 
@@ -527,8 +650,8 @@ async def test_a_conversation_that_there_is_not() -> None:
 async def test_a_server_without_a_console_is_not_watched() -> None:
     server = make_server()
     async with console(server):
-        assert server.watch is not None
-    assert server.watch is None
+        assert server.on_message is not None
+    assert server.on_message is None
 
 
 async def test_it_ends_in_order(capfd: pytest.CaptureFixture[str]) -> None:
@@ -538,7 +661,9 @@ async def test_it_ends_in_order(capfd: pytest.CaptureFixture[str]) -> None:
         with trio.fail_after(PATIENCE):
             async with trio.open_nursery() as nursery:
                 stopping = trio.Event()
-                url = await nursery.start(partial(serve_console, server, "127.0.0.1", 0, stopping=stopping))
+                url = await nursery.start(
+                    partial(serve_console, server, "127.0.0.1", 0, stopping=stopping)
+                )
                 there = There(server, url, stopping)
                 async with there.page() as page:
                     key = await page.begin("wait")
@@ -546,7 +671,9 @@ async def test_it_ends_in_order(capfd: pytest.CaptureFixture[str]) -> None:
                     stopping.set()
                     await trio.testing.wait_all_tasks_blocked()
                     signals.go.set()
-                    assert (await page.until("done", key))["result"]["content"][0]["text"] == "went"
+                    assert (await page.until("done", key))["result"]["content"][0][
+                        "text"
+                    ] == "went"
                     with pytest.raises(AssertionError, match="has ended"):
                         await page.until("never")
     assert "Traceback" not in capfd.readouterr().err
@@ -562,7 +689,9 @@ async def test_a_page_that_does_not_read_does_not_hold_up_the_end() -> None:
     async with server.running(), trio.open_nursery() as pages:
         stopping = trio.Event()
         async with trio.open_nursery() as nursery:
-            url = await nursery.start(partial(serve_console, server, "127.0.0.1", 0, stopping=stopping))
+            url = await nursery.start(
+                partial(serve_console, server, "127.0.0.1", 0, stopping=stopping)
+            )
             page = await pages.start(unread, There(server, url, stopping))
             await page.begin("flood")
             await trio.testing.wait_all_tasks_blocked(0.2)
@@ -579,11 +708,17 @@ async def unread(there: There, *, task_status: trio.TaskStatus[Open]) -> None:
         await trio.sleep_forever()
 
 
-async def test_serve_has_it_beside_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_serve_has_it_beside_the_others(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     server = make_server()
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(partial(serve, server, http=0, console=0))
-        address = re.search(r"^Console: (http://127\.0\.0\.1:\d+/\?token=[\w-]{32})$", capsys.readouterr().err, re.M)
+        address = re.search(
+            r"^Console: (http://127\.0\.0\.1:\d+/\?token=[\w-]{32})$",
+            capsys.readouterr().err,
+            re.M,
+        )
         assert address
         there = There(server, address[1], trio.Event())
         async with there.page() as page, connect(url) as client:
@@ -592,7 +727,9 @@ async def test_serve_has_it_beside_the_others(capsys: pytest.CaptureFixture[str]
         nursery.cancel_scope.cancel()
 
 
-def test_a_port_that_is_taken_is_told_in_a_line(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_port_that_is_taken_is_told_in_a_line(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert main(["run", "--console", str(taken.getsockname()[1])]) == 2
     lines = capfd.readouterr().err.splitlines()
@@ -610,15 +747,29 @@ def test_an_address_that_is_none(
     else:
         monkeypatch.setenv("MCP_TRIO_CONSOLE", "nowhere")
         assert main(["run"]) == 2
-    assert "[HOST:]PORT is wanted, such as 8000 or 127.0.0.1:8000, not 'nowhere'" in capsys.readouterr().err
+    assert (
+        "[HOST:]PORT is wanted, such as 8000 or 127.0.0.1:8000, not 'nowhere'"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.slow
 def test_beside_stdio_it_does_not_touch_the_wire(tmp_path: Path) -> None:
-    opening = {"protocolVersion": OPENING, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-    given = json.dumps(message("initialize", opening)) + "\n" + json.dumps(message("ping", id=2)) + "\n"
+    opening = {
+        "protocolVersion": OPENING,
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"},
+    }
+    given = (
+        json.dumps(message("initialize", opening))
+        + "\n"
+        + json.dumps(message("ping", id=2))
+        + "\n"
+    )
     command = [sys.executable, "-m", "mcp_trio", "run", "--stdio", "--console", "0"]
-    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=20, check=True)
+    done = subprocess.run(
+        command, input=given, capture_output=True, text=True, timeout=20, check=True
+    )
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [1, 2]
     assert done.stderr.startswith("Console: http://127.0.0.1:")
     assert len(done.stderr.splitlines()) == 1
@@ -632,6 +783,11 @@ def test_without_it_nothing_of_it_is_imported() -> None:
         "print({'quart', 'quart_trio', 'hypercorn', 'mcp_trio.console'} & set(sys.modules), file=sys.stderr)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20, check=True
+        [sys.executable, "-c", code],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
     )
     assert done.stderr.strip() == "set()"

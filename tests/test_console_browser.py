@@ -19,13 +19,19 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(mcp_trio.__file__).parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-HOSTILE = "<img src=x onerror='window.hurt=1'><script>window.hurt=2</script>\u202e</pre>"
+HOSTILE = (
+    "<img src=x onerror='window.hurt=1'><script>window.hurt=2</script>\u202e</pre>"
+)
 EVERY_KIND = {
     "type": "object",
     "required": ["name", "count", "flag", "point"],
     "additionalProperties": False,
     "properties": {
-        "name": {"type": "string", "title": "Your name", "description": "As it is written"},
+        "name": {
+            "type": "string",
+            "title": "Your name",
+            "description": "As it is written",
+        },
         "note": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
         "text": {"type": "string", "default": "a\n b"},
         "count": {"type": "integer", "minimum": 1, "maximum": 9, "default": 3},
@@ -36,18 +42,43 @@ EVERY_KIND = {
         "moment": {"type": "string", "format": "date-time"},
         "mail": {"type": "string", "format": "email"},
         "colour": {"enum": ["red", "green", 3], "default": "green"},
-        "size": {"oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]},
+        "size": {
+            "oneOf": [
+                {"const": "s", "title": "Small"},
+                {"const": "l", "title": "Large"},
+            ]
+        },
         "always": {"const": 7},
         "tags": {"type": "array", "items": {"type": "string"}, "default": ["a"]},
-        "days": {"type": "array", "items": {"enum": ["Mon", "Tue"]}, "uniqueItems": True},
+        "days": {
+            "type": "array",
+            "items": {"enum": ["Mon", "Tue"]},
+            "uniqueItems": True,
+        },
         "point": {"$ref": "#/$defs/Point"},
-        "either": {"anyOf": [{"type": "integer", "title": "A number"}, {"$ref": "#/$defs/Point"}]},
+        "either": {
+            "anyOf": [
+                {"type": "integer", "title": "A number"},
+                {"$ref": "#/$defs/Point"},
+            ]
+        },
         "free": {"type": "object", "additionalProperties": {"type": "integer"}},
         "tree": {"$ref": "#/$defs/Tree"},
     },
     "$defs": {
-        "Point": {"type": "object", "properties": {"x": {"type": "number", "default": 1}, "y": {"type": "number"}}},
-        "Tree": {"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#/$defs/Tree"}}}},
+        "Point": {
+            "type": "object",
+            "properties": {
+                "x": {"type": "number", "default": 1},
+                "y": {"type": "number"},
+            },
+        },
+        "Tree": {
+            "type": "object",
+            "properties": {
+                "children": {"type": "array", "items": {"$ref": "#/$defs/Tree"}}
+            },
+        },
     },
 }
 SERVER = f"""
@@ -110,9 +141,14 @@ async def grow() -> str:
 class ConsolePage(Page):
     """The console in a tab."""
 
-    def visit(self, url: str, theme: str = "light", size: tuple[int, int] = (1400, 900)) -> None:
+    def visit(
+        self, url: str, theme: str = "light", size: tuple[int, int] = (1400, 900)
+    ) -> None:
         self.resize(*size)
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+        self.call(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": theme}],
+        )
         self.call("Page.navigate", url=url)
         self.ready()
 
@@ -121,7 +157,13 @@ class ConsolePage(Page):
         self.until("document.querySelector('#chosen form')")
 
     def resize(self, width: int, height: int) -> None:
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
 
     def choose(self, name: str) -> None:
         self.click(f"#offers [data-name={json.dumps(name)}]")
@@ -141,7 +183,9 @@ class ConsolePage(Page):
 
     def select(self, selector: str, value: str) -> None:
         chosen = f"document.querySelector('{selector}')"
-        self.ask(f"{chosen}.value = '{value}'; {chosen}.dispatchEvent(new Event('change'))")
+        self.ask(
+            f"{chosen}.value = '{value}'; {chosen}.dispatchEvent(new Event('change'))"
+        )
 
     def submit(self) -> None:
         self.click("#chosen button[type=submit]")
@@ -164,8 +208,21 @@ class ConsolePage(Page):
 @contextmanager
 def served(spec: str, *more: str) -> Iterator[str]:
     """A server as a process; the address of its console."""
-    command = [sys.executable, "-m", "mcp_trio", "run", spec, "--console", "0", "--http", "0", *more]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:
+    command = [
+        sys.executable,
+        "-m",
+        "mcp_trio",
+        "run",
+        spec,
+        "--console",
+        "0",
+        "--http",
+        "0",
+        *more,
+    ]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+    ) as process:
         try:
             assert process.stderr is not None
             line = process.stderr.readline()
@@ -188,7 +245,9 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConnect
 def page(chromium: ClientConnection) -> Iterator[ConsolePage]:
     page = ConsolePage(chromium)
     yield page
-    page.call("Page.close")  # a browser keeps six connections to a place, and each page holds one
+    page.call(
+        "Page.close"
+    )  # a browser keeps six connections to a place, and each page holds one
 
 
 @pytest.fixture(scope="module")
@@ -211,13 +270,18 @@ def test_the_newcomers_path(page: ConsolePage, demo: str, tmp_path: Path) -> Non
     page.choose("get_weather")
     page.fill("location", "Berlin")
     page.submit()
-    assert "Current weather in Berlin:\nTemperature: 66°F\nConditions: Clear" in page.result()
+    assert (
+        "Current weather in Berlin:\nTemperature: 66°F\nConditions: Clear"
+        in page.result()
+    )
     page.until("document.querySelector('#status').textContent.includes('done in')")
     # the messages
     called = page.rows().index("tools/call get_weather #5")
     assert page.rows()[called + 1] == "result of tools/call get_weather #5"
     page.click(f"#rows li:nth-child({called + 1}) summary")
-    page.until(f"document.querySelector('#rows li:nth-child({called + 1}) pre')?.textContent.includes('\"Berlin\"')")
+    page.until(
+        f"document.querySelector('#rows li:nth-child({called + 1}) pre')?.textContent.includes('\"Berlin\"')"
+    )
     # a question
     page.choose("plan_trip")
     page.submit()
@@ -235,21 +299,35 @@ def test_the_newcomers_path(page: ConsolePage, demo: str, tmp_path: Path) -> Non
     assert page.ask("document.querySelector('#results progress').max") == 100
     page.click("#results article .running button")
     assert "cancelled after" in page.result()
-    page.until("[...document.querySelectorAll('#rows .what')].some(row => row.textContent.includes('cancelled'))")
+    page.until(
+        "[...document.querySelectorAll('#rows .what')].some(row => row.textContent.includes('cancelled'))"
+    )
     # a trace that replays
     page.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
     page.click("#save")
     page.until("document.querySelector('#status').textContent.startsWith('Saved')")
-    name, _ = re.findall(r"conversation-\d+\.jsonl", page.ask("document.querySelector('#status').textContent"))
+    name, _ = re.findall(
+        r"conversation-\d+\.jsonl",
+        page.ask("document.querySelector('#status').textContent"),
+    )
     file = tmp_path / name
     while not file.exists():
         page.ask("1")
     command = [sys.executable, "-m", "mcp_trio", "replay", str(file), "mcp_trio.demo"]
-    replayed = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=60, check=False)
+    replayed = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        timeout=60,
+        check=False,
+    )
     assert replayed.returncode == 0, replayed.stdout + replayed.stderr
     # and nothing from elsewhere
     origin = demo.partition("?")[0]
-    assert all(url.startswith((origin, "data:", f"blob:{origin}")) for url in page.loaded)
+    assert all(
+        url.startswith((origin, "data:", f"blob:{origin}")) for url in page.loaded
+    )
     assert page.complaints == []
 
 
@@ -269,22 +347,30 @@ def test_what_is_shown_is_what_it_is(page: ConsolePage, demo: str) -> None:
         ("get_weather_data", ".tree .key"),
     ):
         page.choose(tool)
-        labels = page.ask("[...document.querySelectorAll('#chosen .field > label')].map(l => l.firstChild.textContent)")
+        labels = page.ask(
+            "[...document.querySelectorAll('#chosen .field > label')].map(l => l.firstChild.textContent)"
+        )
         if "location" in labels:
             page.fill("location", "London")
         if "query" in labels:
             page.fill("query", "select id, name from users")
         page.submit()
         page.result()
-        assert page.ask(f"!!document.querySelector('#results article').querySelector({json.dumps(selector)})"), tool
+        assert page.ask(
+            f"!!document.querySelector('#results article').querySelector({json.dumps(selector)})"
+        ), tool
     page.until("document.querySelector('#results img').naturalWidth === 32")
-    page.until("Math.abs(document.querySelector('#results audio').duration - 0.2) < 0.01")
+    page.until(
+        "Math.abs(document.querySelector('#results audio').duration - 0.2) < 0.01"
+    )
     page.choose("link_city")
     page.fill("location", "London")
     page.submit()
     page.result()
     page.click("#results article .box button")
-    page.until("document.querySelector('#results article h3').textContent.startsWith('cities://London')")
+    page.until(
+        "document.querySelector('#results article h3').textContent.startsWith('cities://London')"
+    )
     assert "temperature: 14.5" in page.result()
     page.choose("get_weather")
     page.fill("location", "Nowhere")
@@ -293,21 +379,27 @@ def test_what_is_shown_is_what_it_is(page: ConsolePage, demo: str) -> None:
     assert page.complaints == []
 
 
-def test_resources_templates_and_prompts_with_completion(page: ConsolePage, demo: str) -> None:
+def test_resources_templates_and_prompts_with_completion(
+    page: ConsolePage, demo: str
+) -> None:
     page.visit(demo)
     page.choose("demo://about")
     page.submit()
     assert "# mcp_trio demo\n\nOne of everything" in page.result()
     page.choose("cities://{name}")
     page.fill("name", "New")
-    page.until("document.querySelector('#chosen datalist option')?.value === 'New York'")
+    page.until(
+        "document.querySelector('#chosen datalist option')?.value === 'New York'"
+    )
     page.fill("name", "New York")
     page.submit()
     assert "zip_code" in page.result()
     page.choose("compare_weather")
     page.fill("first", "London")
     page.fill("second", "")
-    page.until("[...document.querySelectorAll('#chosen datalist')].at(-1).options.length === 5")
+    page.until(
+        "[...document.querySelectorAll('#chosen datalist')].at(-1).options.length === 5"
+    )
     page.fill("second", "Berlin")
     page.submit()
     text = page.result()
@@ -336,7 +428,9 @@ def test_a_form_has_every_kind_of_field(page: ConsolePage, kinds: str) -> None:
     page.fill("tags 2", "b")
     page.submit()
     page.result()
-    given = json.loads(page.ask("document.querySelector('#results article > pre').textContent"))
+    given = json.loads(
+        page.ask("document.querySelector('#results article > pre').textContent")
+    )
     assert given.pop("moment").startswith("2026-01-3")
     assert given == {
         "name": "Ada",
@@ -354,14 +448,35 @@ def test_a_form_has_every_kind_of_field(page: ConsolePage, kinds: str) -> None:
         "free": {"a": 1},
     }
     # the same as JSON, and back
-    page.ask("[...document.querySelectorAll('#chosen button')].find(one => one.textContent === 'As JSON').click()")
-    shown = json.loads(page.ask("document.querySelector('#chosen textarea.json').value"))
+    page.ask(
+        "[...document.querySelectorAll('#chosen button')].find(one => one.textContent === 'As JSON').click()"
+    )
+    shown = json.loads(
+        page.ask("document.querySelector('#chosen textarea.json').value")
+    )
     assert shown["tags"] == ["a", "b"]
-    page.fill("Arguments", json.dumps({"name": "Eve", "count": 2, "flag": True, "point": {"y": 5}, "either": {"x": 4}}))
-    page.ask("[...document.querySelectorAll('#chosen button')].find(one => one.textContent === 'As JSON').click()")
+    page.fill(
+        "Arguments",
+        json.dumps(
+            {
+                "name": "Eve",
+                "count": 2,
+                "flag": True,
+                "point": {"y": 5},
+                "either": {"x": 4},
+            }
+        ),
+    )
+    page.ask(
+        "[...document.querySelectorAll('#chosen button')].find(one => one.textContent === 'As JSON').click()"
+    )
     page.submit()
-    page.until("document.querySelector('#results article > pre')?.textContent.includes('Eve')")
-    assert json.loads(page.ask("document.querySelector('#results article > pre').textContent")) == {
+    page.until(
+        "document.querySelector('#results article > pre')?.textContent.includes('Eve')"
+    )
+    assert json.loads(
+        page.ask("document.querySelector('#results article > pre').textContent")
+    ) == {
         "name": "Eve",
         "count": 2,
         "flag": True,
@@ -382,7 +497,9 @@ def test_the_servers_error_stands_at_its_field(page: ConsolePage, kinds: str) ->
     page.submit()
     page.until("document.querySelector('#chosen [aria-invalid=true]')")
     assert page.ask("document.activeElement.getAttribute('aria-invalid')") == "true"
-    described = page.ask("document.getElementById(document.activeElement.getAttribute('aria-describedby')).textContent")
+    described = page.ask(
+        "document.getElementById(document.activeElement.getAttribute('aria-describedby')).textContent"
+    )
     assert described == "$.days: expected at most 3 on this route"
     page.fill("days", "3")
     page.submit()
@@ -392,26 +509,39 @@ def test_the_servers_error_stands_at_its_field(page: ConsolePage, kinds: str) ->
     page.fill("name", "x")
     page.fill("inner", '{"a": [1, "two"]}')
     page.submit()
-    page.until("document.querySelector('#chosen [aria-invalid=true]')?.tagName === 'TEXTAREA'")
+    page.until(
+        "document.querySelector('#chosen [aria-invalid=true]')?.tagName === 'TEXTAREA'"
+    )
 
 
 @pytest.mark.parametrize("revision", [None, "2026-07-28", "2024-10-07"])
-def test_hostile_content_stays_text(page: ConsolePage, kinds: str, revision: str | None) -> None:
+def test_hostile_content_stays_text(
+    page: ConsolePage, kinds: str, revision: str | None
+) -> None:
     page.visit(kinds)
     if revision is not None:
         page.select("#revision", revision)
         page.ready()
-    assert HOSTILE in page.ask("document.querySelector('#about').textContent") or revision == "2024-10-07"
+    assert (
+        HOSTILE in page.ask("document.querySelector('#about').textContent")
+        or revision == "2024-10-07"
+    )
     page.choose("hostile")
     page.submit()
     page.result()
-    page.ask("for (const one of document.querySelectorAll('#results details, #rows details')) one.open = true")
-    page.until("[...document.querySelectorAll('#rows details')].every(one => one.childElementCount > 1)")
+    page.ask(
+        "for (const one of document.querySelectorAll('#results details, #rows details')) one.open = true"
+    )
+    page.until(
+        "[...document.querySelectorAll('#rows details')].every(one => one.childElementCount > 1)"
+    )
     assert page.ask("window.hurt") is None
     assert page.ask(
         "document.querySelectorAll('iframe, object, embed, #results script, #results svg, a[href]').length"
     ) == (page.ask("document.querySelectorAll('.skip').length"))
-    images = page.ask("[...document.querySelectorAll('img')].map(one => one.src.slice(0, 11))")
+    images = page.ask(
+        "[...document.querySelectorAll('img')].map(one => one.src.slice(0, 11))"
+    )
     assert all(source == "data:image/" for source in images)
     assert page.ask("document.querySelectorAll('script').length") == 1
     assert HOSTILE in page.ask("document.querySelector('#results').textContent")
@@ -423,16 +553,25 @@ def test_hostile_content_stays_text(page: ConsolePage, kinds: str, revision: str
 def test_nothing_is_asked_for_that_the_server_does_not_have(
     page: ConsolePage, kinds: str, demo: str, revision: str | None
 ) -> None:
-    for url, groups in ((kinds, ["Tools"]), (demo, ["Tools", "Resources", "Resource templates", "Prompts"])):
+    for url, groups in (
+        (kinds, ["Tools"]),
+        (demo, ["Tools", "Resources", "Resource templates", "Prompts"]),
+    ):
         page.visit(url)
         if revision is not None:
             page.ask("document.querySelector('#status').textContent = ''")
             page.select("#revision", revision)
-        page.until("document.querySelector('#status').textContent.startsWith('Connected')")
-        found = page.ask("[...document.querySelectorAll('#offers h2')].map(one => one.textContent)")
+        page.until(
+            "document.querySelector('#status').textContent.startsWith('Connected')"
+        )
+        found = page.ask(
+            "[...document.querySelectorAll('#offers h2')].map(one => one.textContent)"
+        )
         assert [title.partition(" (")[0] for title in found] == groups
         page.until("document.querySelectorAll('#rows li').length > 4")
-        numbers = page.ask("[...document.querySelectorAll('#rows li')].map(one => one.row.number)")
+        numbers = page.ask(
+            "[...document.querySelectorAll('#rows li')].map(one => one.row.number)"
+        )
         assert numbers == sorted(set(numbers))
         errors = "[...document.querySelectorAll('#rows li.wrong .what')].map(one => one.textContent)"
         assert [row for row in page.ask(errors) if "list" in row] == []
@@ -440,7 +579,9 @@ def test_nothing_is_asked_for_that_the_server_does_not_have(
 
 def test_the_newest_revision_is_offered_first(page: ConsolePage, demo: str) -> None:
     page.visit(demo)
-    names = page.ask("[...document.querySelector('#revision').options].map(one => one.value)")
+    names = page.ask(
+        "[...document.querySelector('#revision').options].map(one => one.value)"
+    )
     assert names == sorted(names, reverse=True)
     assert len(names) == 6
 
@@ -456,7 +597,9 @@ def test_a_list_of_objects_is_a_table(page: ConsolePage, kinds: str) -> None:
     assert cells == [["a", "b", "c"], ["1", "2", ""], ["3", "", "4"]]
 
 
-def test_sampling_and_roots_are_answered_or_refused_by_hand(page: ConsolePage, kinds: str) -> None:
+def test_sampling_and_roots_are_answered_or_refused_by_hand(
+    page: ConsolePage, kinds: str
+) -> None:
     page.visit(kinds)
     page.choose("think")
     page.submit()
@@ -472,12 +615,16 @@ def test_sampling_and_roots_are_answered_or_refused_by_hand(page: ConsolePage, k
     page.choose("look")
     page.submit()
     page.until("document.querySelector('#question').open")
-    page.fill("Folders, as file:// URIs, one a line", "file:///a\nfile:///b", "#question")
+    page.fill(
+        "Folders, as file:// URIs, one a line", "file:///a\nfile:///b", "#question"
+    )
     page.click("#question-send")
     assert "file:///a file:///b" in page.result()
 
 
-def test_escape_cancels_a_question_and_decline_declines(page: ConsolePage, demo: str) -> None:
+def test_escape_cancels_a_question_and_decline_declines(
+    page: ConsolePage, demo: str
+) -> None:
     page.visit(demo)
     page.choose("plan_trip")
     for way in ("Escape", "#question-decline"):
@@ -485,12 +632,20 @@ def test_escape_cancels_a_question_and_decline_declines(page: ConsolePage, demo:
         page.until("document.querySelector('#question').open")
         if way == "Escape":
             for kind in ("keyDown", "keyUp"):
-                page.call("Input.dispatchKeyEvent", type=kind, key="Escape", code="Escape", windowsVirtualKeyCode=27)
+                page.call(
+                    "Input.dispatchKeyEvent",
+                    type=kind,
+                    key="Escape",
+                    code="Escape",
+                    windowsVirtualKeyCode=27,
+                )
         else:
             page.click(way)
         page.until("!document.querySelector('#question').open")
         assert "No trip, then." in page.result()
-    rows = page.ask("[...document.querySelectorAll('#rows li')].map(row => row.row?.text).join(' ')")
+    rows = page.ask(
+        "[...document.querySelectorAll('#rows li')].map(row => row.row?.text).join(' ')"
+    )
     assert '{"action":"cancel"}' in rows
     assert '{"action":"decline"}' in rows
 
@@ -504,12 +659,16 @@ def test_a_question_that_is_withdrawn_goes_away(page: ConsolePage, kinds: str) -
     assert "the tool reports an error" in page.result()
 
 
-def test_more_pages_than_a_browser_can_serve_are_told_so(chromium: ClientConnection, demo: str) -> None:
+def test_more_pages_than_a_browser_can_serve_are_told_so(
+    chromium: ClientConnection, demo: str
+) -> None:
     pages = [ConsolePage(chromium) for _ in range(6)]
     for page in pages[:5]:
         page.visit(demo)
     pages[5].call("Page.navigate", url=demo)
-    pages[5].until("document.querySelector('#connection')?.textContent.includes('five pages')")
+    pages[5].until(
+        "document.querySelector('#connection')?.textContent.includes('five pages')"
+    )
     pages[0].choose("get_current_time")
     pages[0].submit()
     assert "done in" in pages[0].result()
@@ -555,7 +714,9 @@ def test_everything_is_reached_by_keyboard(page: ConsolePage, demo: str) -> None
     reached = []
     for _ in range(12):
         page.press("Tab")
-        reached.append(page.ask("document.activeElement.id || document.activeElement.textContent"))
+        reached.append(
+            page.ask("document.activeElement.id || document.activeElement.textContent")
+        )
         outline = page.ask("getComputedStyle(document.activeElement).outlineStyle")
         assert outline != "none", reached
         if reached[-1] == "Call":
@@ -571,12 +732,16 @@ def test_everything_is_reached_by_keyboard(page: ConsolePage, demo: str) -> None
         .map((one) => one.outerHTML)"""
     assert page.ask(unnamed) == []
     for landmark in ("header", "nav", "main", "h1", "[role=status]"):
-        assert page.ask(f"document.querySelectorAll('{landmark}').length") == 1, landmark
+        assert page.ask(f"document.querySelectorAll('{landmark}').length") == 1, (
+            landmark
+        )
     assert page.complaints == []
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_all_can_be_read_in_both_themes(page: ConsolePage, demo: str, theme: str) -> None:
+def test_all_can_be_read_in_both_themes(
+    page: ConsolePage, demo: str, theme: str
+) -> None:
     page.visit(demo, theme)
     fill_the_page(page)
     grounds = """(() => {
@@ -602,7 +767,9 @@ def test_all_can_be_read_in_both_themes(page: ConsolePage, demo: str, theme: str
 
 
 @pytest.mark.parametrize("width", [320, 360, 800, 1200, 1700])
-def test_nothing_stands_out_of_the_page(page: ConsolePage, demo: str, width: int) -> None:
+def test_nothing_stands_out_of_the_page(
+    page: ConsolePage, demo: str, width: int
+) -> None:
     page.visit(demo, size=(width, 800))
     fill_the_page(page)
     assert page.ask("document.documentElement.scrollWidth") <= width
@@ -624,14 +791,20 @@ def fill_the_page(page: ConsolePage) -> None:
         page.fill(label, text)
         page.submit()
         page.result()
-    page.ask("for (const one of document.querySelectorAll('#results details')) one.open = true")
-    page.ask("for (const one of [...document.querySelectorAll('#rows details')].slice(-3)) one.open = true")
+    page.ask(
+        "for (const one of document.querySelectorAll('#results details')) one.open = true"
+    )
+    page.ask(
+        "for (const one of [...document.querySelectorAll('#rows details')].slice(-3)) one.open = true"
+    )
 
 
 def test_a_server_that_goes_is_told(page: ConsolePage, tmp_path: Path) -> None:
     with served("mcp_trio.demo") as url:
         page.visit(url)
-    page.until("document.querySelector('#connection').textContent.startsWith('not connected')")
+    page.until(
+        "document.querySelector('#connection').textContent.startsWith('not connected')"
+    )
     page.choose("get_current_time")
     page.submit()
     assert "not connected" in page.result()

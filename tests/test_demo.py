@@ -19,7 +19,8 @@ import trio.testing
 from checked import ALL, MODERN, NEWEST, VENDOR, connect
 
 from mcp_trio import Server, ToolError, demo
-from mcp_trio.client import Client, RemoteError
+from mcp_trio.client.client import Client
+from mcp_trio.client.errors import RemoteError
 
 OLDEST = ALL[0]
 BOTH = pytest.mark.parametrize("revision", [OLDEST, NEWEST])
@@ -51,7 +52,9 @@ async def failure_of(client: Client, name: str, **arguments: Any) -> str:
 
 
 @pytest.mark.parametrize("revision", ALL)
-async def test_the_weather_in_new_york_is_told_to_the_letter_in_each_revisions_shape(revision: str) -> None:
+async def test_the_weather_in_new_york_is_told_to_the_letter_in_each_revisions_shape(
+    revision: str,
+) -> None:
     async with connect(demo.server, revision) as client:
         result = await client.call_tool("get_weather", NEW_YORK)
     if revision == OLDEST:
@@ -59,7 +62,11 @@ async def test_the_weather_in_new_york_is_told_to_the_letter_in_each_revisions_s
     elif revision in MODERN:
         info = result["_meta"][VENDOR + "serverInfo"]
         assert info["name"] == "mcp_trio demo"
-        assert result == {**SAID, "resultType": "complete", "_meta": {VENDOR + "serverInfo": info}}
+        assert result == {
+            **SAID,
+            "resultType": "complete",
+            "_meta": {VENDOR + "serverInfo": info},
+        }
     else:
         assert result == SAID
 
@@ -68,7 +75,10 @@ async def test_the_weather_in_new_york_has_the_shape_of_the_pocket_profile() -> 
     pocket = Server("pocket demo", profile="pocket")
     pocket.add_tool(demo.get_weather)
     async with connect(pocket, "2025-06-18") as client:
-        assert await client.call_tool("get_weather", NEW_YORK) == {**SAID, "structuredContent": {}}
+        assert await client.call_tool("get_weather", NEW_YORK) == {
+            **SAID,
+            "structuredContent": {},
+        }
 
 
 @pytest.mark.parametrize("revision", ALL)
@@ -84,7 +94,10 @@ async def test_bad_arguments_are_refused_as_the_revision_has_it(revision: str) -
             await client.call_tool("get_weather", {})
     assert caught.value.code == -32602
     if revision == OLDEST:
-        assert (caught.value.message, caught.value.data) == ("Invalid params", {"reason": missing})
+        assert (caught.value.message, caught.value.data) == (
+            "Invalid params",
+            {"reason": missing},
+        )
     else:
         assert missing in caught.value.message
 
@@ -92,9 +105,16 @@ async def test_bad_arguments_are_refused_as_the_revision_has_it(revision: str) -
 @BOTH
 async def test_weather_comes_in_both_units_and_by_zip_code(revision: str) -> None:
     async with connect(demo.server, revision) as client:
-        assert await value_of(client, "get_weather", location=" new york ", units="imperial") == WEATHER
+        assert (
+            await value_of(
+                client, "get_weather", location=" new york ", units="imperial"
+            )
+            == WEATHER
+        )
         assert await value_of(client, "get_weather", location="10001") == WEATHER
-        metric = await value_of(client, "get_weather", location="New York", units="metric")
+        metric = await value_of(
+            client, "get_weather", location="New York", units="metric"
+        )
         assert metric == WEATHER.replace("72°F", "22.5°C")
 
 
@@ -103,20 +123,30 @@ async def test_an_unknown_place_is_answered_with_the_known_ones(revision: str) -
     async with connect(demo.server, revision) as client:
         for name in ("get_weather", "get_weather_data", "link_city", "embed_city"):
             words = await failure_of(client, name, location="Atlantis")
-            assert words.startswith("There is no 'Atlantis' in the sample; it has New York (10001), ")
+            assert words.startswith(
+                "There is no 'Atlantis' in the sample; it has New York (10001), "
+            )
 
 
 @BOTH
 async def test_weather_data_is_structured(revision: str) -> None:
     async with connect(demo.server, revision) as client:
         value = await value_of(client, "get_weather_data", **NEW_YORK)
-        assert value == {"temperature": 22.5, "conditions": "Partly cloudy", "humidity": 65}
+        assert value == {
+            "temperature": 22.5,
+            "conditions": "Partly cloudy",
+            "humidity": 65,
+        }
 
 
 async def test_weather_data_has_its_schema_and_comes_as_text_too() -> None:
     async with connect(demo.server, "2025-11-25") as client:
         listed = {tool["name"]: tool for tool in await client.list_tools()}
-        assert listed["get_weather_data"]["outputSchema"]["required"] == ["temperature", "conditions", "humidity"]
+        assert listed["get_weather_data"]["outputSchema"]["required"] == [
+            "temperature",
+            "conditions",
+            "humidity",
+        ]
         result = await client.call_tool("get_weather_data", NEW_YORK)
         assert json.loads(result.text) == result.structured
 
@@ -127,11 +157,22 @@ async def test_weather_data_has_its_schema_and_comes_as_text_too() -> None:
 @BOTH
 async def test_each_database_can_be_queried(revision: str) -> None:
     async with connect(demo.server, revision) as client:
-        users = await value_of(client, "query_database", query="SELECT id, name FROM users ORDER BY id LIMIT 2")
-        assert users == {"columns": ["id", "name"], "rows": [[1, "Ada"], [2, "Grace"]], "truncated": False}
+        users = await value_of(
+            client,
+            "query_database",
+            query="SELECT id, name FROM users ORDER BY id LIMIT 2",
+        )
+        assert users == {
+            "columns": ["id", "name"],
+            "rows": [[1, "Ada"], [2, "Grace"]],
+            "truncated": False,
+        }
         for database in ("products", "orders"):
             count = await value_of(
-                client, "query_database", query=f"SELECT count(*) FROM {database}", database=database
+                client,
+                "query_database",
+                query=f"SELECT count(*) FROM {database}",
+                database=database,
             )
             assert count["rows"][0][0] > 0
 
@@ -155,31 +196,46 @@ async def test_each_database_can_be_queried(revision: str) -> None:
         ("-- nothing", "empty"),
         ("SELECT '\0'", "The query failed"),
         ("SELECT zeroblob(5000)", "too big"),
-        ("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n", "takes too long"),
+        (
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n",
+            "takes too long",
+        ),
         (
             "SELECT count(*) FROM users a, users b, users c, users d, users e, users f, users g, users h",
             "takes too long",
         ),
     ],
 )
-async def test_a_query_can_only_read_a_little_of_the_sample(query: str, words: str) -> None:
+async def test_a_query_can_only_read_a_little_of_the_sample(
+    query: str, words: str
+) -> None:
     async with connect(demo.server) as client:
         assert words in await failure_of(client, "query_database", query=query)
-        assert (await value_of(client, "query_database", query="SELECT count(*) FROM users"))["rows"] == [[5]]
+        assert (
+            await value_of(client, "query_database", query="SELECT count(*) FROM users")
+        )["rows"] == [[5]]
 
 
 async def test_a_query_gets_a_bounded_number_of_rows() -> None:
     query = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT {}) SELECT i FROM n"
     async with connect(demo.server) as client:
-        exact = await value_of(client, "query_database", query=query.format(demo.MOST_ROWS))
-        more = await value_of(client, "query_database", query=query.format(demo.MOST_ROWS + 1))
+        exact = await value_of(
+            client, "query_database", query=query.format(demo.MOST_ROWS)
+        )
+        more = await value_of(
+            client, "query_database", query=query.format(demo.MOST_ROWS + 1)
+        )
     assert (len(exact["rows"]), exact["truncated"]) == (demo.MOST_ROWS, False)
     assert (len(more["rows"]), more["truncated"]) == (demo.MOST_ROWS, True)
 
 
 async def test_every_kind_of_value_comes_out_of_a_database() -> None:
     async with connect(demo.server) as client:
-        found = await value_of(client, "query_database", query="SELECT NULL, 1, 1.5, 'text', x'00ff', 9e999")
+        found = await value_of(
+            client,
+            "query_database",
+            query="SELECT NULL, 1, 1.5, 'text', x'00ff', 9e999",
+        )
         assert found["rows"] == [[None, 1, 1.5, "text", "00ff", None]]
 
 
@@ -195,12 +251,20 @@ async def test_the_sum_of_two_numbers_is_a_number(revision: str) -> None:
 @pytest.mark.parametrize("revision", ALL[1:])
 async def test_the_text_of_a_sum_is_that_number(revision: str) -> None:
     async with connect(demo.server, revision) as client:
-        assert json.loads((await client.call_tool("calculate_sum", {"a": 2, "b": 3.5})).text) == 5.5
+        assert (
+            json.loads(
+                (await client.call_tool("calculate_sum", {"a": 2, "b": 3.5})).text
+            )
+            == 5.5
+        )
 
 
 async def test_a_sum_that_is_no_number_is_a_failure() -> None:
     async with connect(demo.server) as client:
-        assert await failure_of(client, "calculate_sum", a=1.7e308, b=1.7e308) == "The sum is too large for a number"
+        assert (
+            await failure_of(client, "calculate_sum", a=1.7e308, b=1.7e308)
+            == "The sum is too large for a number"
+        )
 
 
 @BOTH
@@ -211,32 +275,52 @@ async def test_the_time_is_now_in_utc(revision: str) -> None:
         assert abs(datetime.now(UTC) - told) < timedelta(minutes=1)
 
 
-async def test_the_slow_tool_tells_its_progress(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_slow_tool_tells_its_progress(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     async with connect(demo.server) as client:
         begun = trio.current_time()
-        result = await client.call_tool("count_slowly", {"steps": 3, "seconds": 2}, meta={"progressToken": 7})
+        result = await client.call_tool(
+            "count_slowly", {"steps": 3, "seconds": 2}, meta={"progressToken": 7}
+        )
         assert trio.current_time() - begun == 6
         assert result.text == "Counted to 3"
-        told = [message["params"] for message in await client.hear("notifications/progress", 3)]
+        told = [
+            message["params"]
+            for message in await client.hear("notifications/progress", 3)
+        ]
         assert [(one["progress"], one["total"], one["message"]) for one in told] == [
             (step, 3, f"step {step} of 3") for step in (1, 2, 3)
         ]
 
 
-async def test_the_slow_tool_can_be_cancelled(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_slow_tool_can_be_cancelled(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     async with connect(demo.server) as client:
         with trio.move_on_after(5):
-            await client.call_tool("count_slowly", {"steps": 100, "seconds": 2}, meta={"progressToken": 7})
+            await client.call_tool(
+                "count_slowly", {"steps": 100, "seconds": 2}, meta={"progressToken": 7}
+            )
         await trio.sleep(100)
         assert len(await client.hear("notifications/progress")) == 2
 
 
-async def test_the_oldest_revision_counts_too(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_oldest_revision_counts_too(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     async with connect(demo.server, OLDEST) as client:
-        result = await client.call_tool("count_slowly", {"steps": 2}, meta={"progressToken": "p"})
+        result = await client.call_tool(
+            "count_slowly", {"steps": 2}, meta={"progressToken": "p"}
+        )
         assert result == {"toolResult": "Counted to 2"}
-        told = [message["params"] for message in await client.hear("notifications/progress", 2)]
-        assert told == [{"progressToken": "p", "progress": step, "total": 2} for step in (1, 2)]
+        told = [
+            message["params"]
+            for message in await client.hear("notifications/progress", 2)
+        ]
+        assert told == [
+            {"progressToken": "p", "progress": step, "total": 2} for step in (1, 2)
+        ]
 
 
 # Content of each type
@@ -249,7 +333,11 @@ def pixels(png: bytes) -> tuple[int, int, bytes]:
     at = 8
     while at < len(png):
         (size,) = struct.unpack(">I", png[at : at + 4])
-        kind, data, end = png[at + 4 : at + 8], png[at + 8 : at + 8 + size], at + 12 + size
+        kind, data, end = (
+            png[at + 4 : at + 8],
+            png[at + 8 : at + 8 + size],
+            at + 12 + size,
+        )
         assert struct.unpack(">I", png[end - 4 : end]) == (zlib.crc32(kind + data),)
         chunks[kind], at = data, end
     assert list(chunks) == [b"IHDR", b"IDAT", b"IEND"]
@@ -300,7 +388,11 @@ async def test_a_resource_can_be_embedded(revision: str) -> None:
         if revision == OLDEST:
             assert value == words
         else:
-            contents = {"uri": "cities://New%20York", "text": words, "mimeType": "text/plain"}
+            contents = {
+                "uri": "cities://New%20York",
+                "text": words,
+                "mimeType": "text/plain",
+            }
             assert value == [{"type": "resource", "resource": contents}]
 
 
@@ -319,7 +411,9 @@ async def test_the_user_is_asked_where_to_travel(revision: str) -> None:
         asked.append((method, params["requestedSchema"]["required"]))
         return {"action": "accept", "content": {"city": "Tokyo", "days": 5}}
 
-    async with connect(demo.server, revision, capabilities=FORM, answer=answer) as client:
+    async with connect(
+        demo.server, revision, capabilities=FORM, answer=answer
+    ) as client:
         plan = await value_of(client, "plan_trip")
     assert plan == "5 days in Tokyo: Thunderstorms. Pack light clothes."
     assert asked == [("elicitation/create", ["city"])]
@@ -338,11 +432,15 @@ async def test_a_user_may_not_want_to_travel(revision: str) -> None:
     async def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
         return {"action": "decline"}
 
-    async with connect(demo.server, revision, capabilities=FORM, answer=answer) as client:
+    async with connect(
+        demo.server, revision, capabilities=FORM, answer=answer
+    ) as client:
         assert await value_of(client, "plan_trip") == "No trip, then."
 
 
-@pytest.mark.parametrize("revision", [revision for revision in ALL if revision not in MODERN])
+@pytest.mark.parametrize(
+    "revision", [revision for revision in ALL if revision not in MODERN]
+)
 async def test_a_client_that_cannot_ask_is_told_what_is_missing(revision: str) -> None:
     async with connect(demo.server, revision) as client:
         words = await failure_of(client, "plan_trip")
@@ -362,7 +460,10 @@ async def test_the_newest_revision_has_an_error_for_a_client_that_cannot_ask() -
 @BOTH
 async def test_resources_are_listed(revision: str) -> None:
     async with connect(demo.server, revision) as client:
-        assert [one["uri"] for one in await client.list_resources()] == ["demo://about", "demo://logo.png"]
+        assert [one["uri"] for one in await client.list_resources()] == [
+            "demo://about",
+            "demo://logo.png",
+        ]
         if revision == OLDEST:
             templates = (await client.request("resources/list"))["resourceTemplates"]
         else:
@@ -379,7 +480,10 @@ async def test_a_text_a_picture_and_a_city_can_be_read(revision: str) -> None:
         [logo] = await client.read_resource("demo://logo.png")
         assert pixels(base64.b64decode(logo["blob"]))[:2] == (32, 32)
         [city] = await client.read_resource("cities://San%20Francisco")
-        assert (city["mimeType"], json.loads(city["text"])["country"]) == ("application/json", "United States")
+        assert (city["mimeType"], json.loads(city["text"])["country"]) == (
+            "application/json",
+            "United States",
+        )
 
 
 @BOTH
@@ -395,20 +499,40 @@ async def test_a_city_that_is_not_in_the_sample_is_not_found(revision: str) -> N
 async def test_prompts_are_filled_in(revision: str) -> None:
     async with connect(demo.server, revision) as client:
         listed = {one["name"]: one["arguments"] for one in await client.list_prompts()}
-        required = {name: [one["required"] for one in arguments] for name, arguments in listed.items()}
-        assert required == {"write_postcard": [True, False], "compare_weather": [True, True]}
-        postcard = await client.get_prompt("write_postcard", {"city": "London", "mood": "homesick"})
+        required = {
+            name: [one["required"] for one in arguments]
+            for name, arguments in listed.items()
+        }
+        assert required == {
+            "write_postcard": [True, False],
+            "compare_weather": [True, True],
+        }
+        postcard = await client.get_prompt(
+            "write_postcard", {"city": "London", "mood": "homesick"}
+        )
         [message] = postcard["messages"]
         assert message["role"] == "user"
-        assert message["content"]["text"].startswith("Write a homesick postcard from London")
-        comparison = await client.get_prompt("compare_weather", {"first": "Tokyo", "second": "Berlin"})
-        assert [message["role"] for message in comparison["messages"]] == ["user", "assistant", "user"]
+        assert message["content"]["text"].startswith(
+            "Write a homesick postcard from London"
+        )
+        comparison = await client.get_prompt(
+            "compare_weather", {"first": "Tokyo", "second": "Berlin"}
+        )
+        assert [message["role"] for message in comparison["messages"]] == [
+            "user",
+            "assistant",
+            "user",
+        ]
 
 
 @BOTH
 async def test_a_prompt_refuses_what_it_does_not_know(revision: str) -> None:
     async with connect(demo.server, revision) as client:
-        for arguments in ({"city": "Atlantis"}, {}, {"city": "London", "mood": "furious"}):
+        for arguments in (
+            {"city": "Atlantis"},
+            {},
+            {"city": "London", "mood": "furious"},
+        ):
             with pytest.raises(RemoteError) as caught:
                 await client.get_prompt("write_postcard", arguments)
             assert caught.value.code == -32602
@@ -418,11 +542,26 @@ async def test_a_prompt_refuses_what_it_does_not_know(revision: str) -> None:
 @pytest.mark.parametrize(
     ("ref", "argument", "value", "found"),
     [
-        ({"type": "ref/prompt", "name": "write_postcard"}, "city", "", list(demo.SAMPLE)),
-        ({"type": "ref/prompt", "name": "write_postcard"}, "city", "n", ["New York", "Nairobi"]),
+        (
+            {"type": "ref/prompt", "name": "write_postcard"},
+            "city",
+            "",
+            list(demo.SAMPLE),
+        ),
+        (
+            {"type": "ref/prompt", "name": "write_postcard"},
+            "city",
+            "n",
+            ["New York", "Nairobi"],
+        ),
         ({"type": "ref/prompt", "name": "compare_weather"}, "first", "Lo", ["London"]),
         ({"type": "ref/prompt", "name": "compare_weather"}, "second", "Lo", ["London"]),
-        ({"type": "ref/resource", "uri": "cities://{name}"}, "name", "san", ["San Francisco"]),
+        (
+            {"type": "ref/resource", "uri": "cities://{name}"},
+            "name",
+            "san",
+            ["San Francisco"],
+        ),
         ({"type": "ref/resource", "uri": "cities://{name}"}, "name", "x", []),
     ],
 )
@@ -442,7 +581,9 @@ async def test_the_city_to_compare_with_is_another_one() -> None:
             "argument": {"name": "second", "value": "n"},
             "context": {"arguments": {"first": "New York"}},
         }
-        assert (await client.request("completion/complete", params))["completion"]["values"] == ["Nairobi"]
+        assert (await client.request("completion/complete", params))["completion"][
+            "values"
+        ] == ["Nairobi"]
 
 
 # The whole
@@ -452,11 +593,16 @@ async def test_the_city_to_compare_with_is_another_one() -> None:
 async def test_every_tool_is_described(revision: str) -> None:
     async with connect(demo.server, revision) as client:
         tools = await client.list_tools()
-    assert [tool["name"] for tool in tools] == [tool.listed.name for tool in demo.server.tools.values()]
+    assert [tool["name"] for tool in tools] == [
+        tool.listed.name for tool in demo.server.tools.values()
+    ]
     for tool in tools:
         assert tool["description"]
         for name, schema in tool["inputSchema"].get("properties", {}).items():
-            assert schema.get("description") or tool["name"] == "calculate_sum", (tool["name"], name)
+            assert schema.get("description") or tool["name"] == "calculate_sum", (
+                tool["name"],
+                name,
+            )
 
 
 async def test_its_functions_stay_functions() -> None:
@@ -467,5 +613,11 @@ async def test_its_functions_stay_functions() -> None:
 
 def test_it_loads_no_database_until_one_is_asked_for() -> None:
     loaded = "import sys, mcp_trio.demo; print([name for name in ('sqlite3', 'jsonschema') if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", loaded],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
     assert done.stdout.strip() == "[]"

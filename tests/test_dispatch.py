@@ -13,7 +13,7 @@ import trio.testing
 from checked import Line, call, connect, initialize, opened, ping, raw, request
 
 from mcp_trio import Context, Server, ToolError
-from mcp_trio.server import threads
+from mcp_trio.server import worker_threads as threads
 
 R = "2025-11-25"
 SEEN: ContextVar[str] = ContextVar("SEEN", default="nothing")
@@ -30,7 +30,14 @@ class Office:
         self.server = Server("x", **options)
         self.gates: dict[str, trio.Event] = {}
         self.ended: list[str] = []
-        for tool in (self.say, self.wait, self.sleep, self.fail, self.remember, self.busy):
+        for tool in (
+            self.say,
+            self.wait,
+            self.sleep,
+            self.fail,
+            self.remember,
+            self.busy,
+        ):
             self.server.add_tool(tool)
 
     def gate(self, name: str) -> trio.Event:
@@ -81,10 +88,14 @@ def say(id: Any, word: str = "x") -> Any:
 async def test_calls_that_do_not_wait_are_answered_in_order() -> None:
     async with opened(Office().server, R) as client:
         replies = await client.exchange(*[say(id, str(id)) for id in range(500)])
-    assert [(reply["id"], text(reply)) for reply in replies] == [(id, str(id)) for id in range(500)]
+    assert [(reply["id"], text(reply)) for reply in replies] == [
+        (id, str(id)) for id in range(500)
+    ]
 
 
-async def test_calls_that_wait_run_together_and_are_answered_when_they_are_ready() -> None:
+async def test_calls_that_wait_run_together_and_are_answered_when_they_are_ready() -> (
+    None
+):
     office = Office()
     async with opened(office.server, R) as client:
         calls = [call(R, name, "wait", {"name": name}) for name in "abc"]
@@ -96,10 +107,16 @@ async def test_calls_that_wait_run_together_and_are_answered_when_they_are_ready
             assert (reply["id"], text(reply)) == (name, name)
 
 
-async def test_a_message_behind_one_that_waits_is_served_in_the_same_batch_of_messages() -> None:
+async def test_a_message_behind_one_that_waits_is_served_in_the_same_batch_of_messages() -> (
+    None
+):
     office = Office()
     async with opened(office.server, R) as client:
-        messages = [m for n in range(50) for m in (call(R, f"w{n}", "wait", {"name": "go"}), say(n))]
+        messages = [
+            m
+            for n in range(50)
+            for m in (call(R, f"w{n}", "wait", {"name": "go"}), say(n))
+        ]
         replies = await client.exchange(*messages)
         assert [reply["id"] for reply in replies] == list(range(50))
         office.gate("go").set()
@@ -111,7 +128,12 @@ async def test_ten_thousand_calls_in_flight() -> None:
     office = Office()
     async with raw(office.server) as client:
         await client.open(R)
-        assert await client.exchange(*[call(R, id, "wait", {"name": "go"}) for id in range(10_000)]) == []
+        assert (
+            await client.exchange(
+                *[call(R, id, "wait", {"name": "go"}) for id in range(10_000)]
+            )
+            == []
+        )
         (pong,) = await client.exchange(ping(R))
         assert pong["id"] == "ping"
         office.gate("go").set()
@@ -122,10 +144,17 @@ async def test_ten_thousand_calls_in_flight() -> None:
 # Context variables
 
 
-async def test_what_a_tool_puts_in_a_context_variable_does_not_reach_the_next_request() -> None:
+async def test_what_a_tool_puts_in_a_context_variable_does_not_reach_the_next_request() -> (
+    None
+):
     async with opened(Office().server, R) as client:
-        calls = [call(R, id, "remember", {"word": f"w{id}", "waits": id % 3}) for id in range(12)]
-        replies = await client.exchange(*calls, *[{**one, "id": one["id"] + 100} for one in calls])
+        calls = [
+            call(R, id, "remember", {"word": f"w{id}", "waits": id % 3})
+            for id in range(12)
+        ]
+        replies = await client.exchange(
+            *calls, *[{**one, "id": one["id"] + 100} for one in calls]
+        )
     assert len(replies) == 24
     for reply in replies:
         first, *later = [item["text"] for item in reply["result"]["content"]]
@@ -137,8 +166,15 @@ async def test_a_context_variable_set_around_the_server_is_seen_by_tools() -> No
     token = SEEN.set("outside")
     try:
         async with opened(Office().server, R) as client:
-            replies = await client.exchange(*[call(R, id, "remember", {"word": "w", "waits": id}) for id in (0, 1, 2)])
-        assert [reply["result"]["content"][0]["text"] for reply in replies] == ["outside"] * 3
+            replies = await client.exchange(
+                *[
+                    call(R, id, "remember", {"word": "w", "waits": id})
+                    for id in (0, 1, 2)
+                ]
+            )
+        assert [reply["result"]["content"][0]["text"] for reply in replies] == [
+            "outside"
+        ] * 3
     finally:
         SEEN.reset(token)
 
@@ -183,12 +219,17 @@ async def test_a_flood_of_calls_lets_other_conversations_go_on() -> None:
         nursery.start_soon(flooding.serve, office.server)
         nursery.start_soon(other.serve, office.server)
         for line in (flooding, other):
-            line.ours.send(b'{"jsonrpc":"2.0","id":0,"method":"tools/call","params":{}}')
+            line.ours.send(
+                b'{"jsonrpc":"2.0","id":0,"method":"tools/call","params":{}}'
+            )
         await trio.testing.wait_all_tasks_blocked()
         await flooding.ours.receive()
         await other.ours.receive()
         flooding.ours.send(json.dumps(initialize(R)).encode())
-        calls = [json.dumps(call(R, id, "busy", {"milliseconds": 0.5})).encode() for id in range(200)]
+        calls = [
+            json.dumps(call(R, id, "busy", {"milliseconds": 0.5})).encode()
+            for id in range(200)
+        ]
         for one in calls:
             flooding.ours.send(one)
         await trio.lowlevel.checkpoint()
@@ -213,7 +254,9 @@ async def run_tool(tool: Any, **arguments: Any) -> Any:
     return text(replies["tool"])
 
 
-async def test_a_cancel_scope_across_the_first_wait(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_cancel_scope_across_the_first_wait(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     async def tool() -> str:
         with trio.move_on_after(1) as scope:
             await trio.sleep_forever()
@@ -235,7 +278,9 @@ async def test_a_cancel_scope_that_is_cancelled_before_the_first_wait() -> None:
     assert await run_tool(tool) == "cancelled"
 
 
-async def test_a_nursery_across_the_first_wait(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_nursery_across_the_first_wait(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     async def tool() -> str:
         done = []
 
@@ -251,7 +296,9 @@ async def test_a_nursery_across_the_first_wait(autojump_clock: trio.testing.Mock
     assert await run_tool(tool) == "[1, 2, 3]"
 
 
-async def test_no_deadline_is_a_tools_unless_it_has_a_timeout(autojump_clock: trio.testing.MockClock) -> None:
+async def test_no_deadline_is_a_tools_unless_it_has_a_timeout(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     async def tool() -> str:
         first = trio.current_effective_deadline()
         await trio.lowlevel.checkpoint()
@@ -260,7 +307,9 @@ async def test_no_deadline_is_a_tools_unless_it_has_a_timeout(autojump_clock: tr
     assert await run_tool(tool) == "inf inf"
 
 
-async def test_a_shield_and_a_timeout_within(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_shield_and_a_timeout_within(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     async def tool() -> str:
         with trio.move_on_after(1):
             with trio.CancelScope(shield=True):
@@ -308,7 +357,9 @@ async def test_two_tools_with_one_lock() -> None:
         return name
 
     async with opened(server, R) as client:
-        await client.exchange(*[call(R, name, "locked", {"name": name}) for name in "abc"])
+        await client.exchange(
+            *[call(R, name, "locked", {"name": name}) for name in "abc"]
+        )
     assert order == ["a in", "a out", "b in", "b out", "c in", "c out"]
 
 
@@ -329,7 +380,9 @@ async def test_a_tool_that_raises_stop_iteration_or_leaves_a_generator() -> None
         return str(next(iter([])))
 
     async with opened(server, R) as client:
-        client.send(*[call(R, name, name) for name in ("stop", "stop_late", "stop_in_thread")])
+        client.send(
+            *[call(R, name, name) for name in ("stop", "stop_late", "stop_in_thread")]
+        )
         for reply in await client.replies(3):
             assert text(reply).startswith("Internal error"), reply
 
@@ -337,7 +390,9 @@ async def test_a_tool_that_raises_stop_iteration_or_leaves_a_generator() -> None
 @pytest.mark.parametrize("late", [False, True])
 async def test_a_failing_tool_never_ends_the_server(late: bool) -> None:
     async with opened(Office().server, R) as client:
-        replies = await client.exchange(*[call(R, id, "fail", {"late": late}) for id in range(100)])
+        replies = await client.exchange(
+            *[call(R, id, "fail", {"late": late}) for id in range(100)]
+        )
         assert len(replies) == 100
         assert len(await client.exchange(ping(R))) == 1
 
@@ -369,17 +424,23 @@ async def test_a_task_that_a_tool_leaves_in_a_nursery_of_the_server() -> None:
 # The end of the input
 
 
-async def test_what_runs_at_the_end_of_the_input_is_answered(autojump_clock: trio.testing.MockClock) -> None:
+async def test_what_runs_at_the_end_of_the_input_is_answered(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     office = Office(grace=5)
     async with opened(office.server, R) as client:
-        client.send(*[call(R, id, "sleep", {"seconds": id}) for id in (1, 2, 4)], say("x"))
+        client.send(
+            *[call(R, id, "sleep", {"seconds": id}) for id in (1, 2, 4)], say("x")
+        )
         client.end()
         await client.ended()
         assert [reply["id"] for reply in await client.replies(4)] == ["x", 1, 2, 4]
         assert trio.current_time() < 4.5
 
 
-async def test_what_does_not_end_within_the_grace_is_cancelled(autojump_clock: trio.testing.MockClock) -> None:
+async def test_what_does_not_end_within_the_grace_is_cancelled(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     office = Office(grace=5)
     async with opened(office.server, R) as client:
         client.send(*[call(R, id, "sleep", {"seconds": id}) for id in (1, 6, 1000)])
@@ -441,7 +502,11 @@ async def test_what_is_expected_to_wait_begins_before_what_cancels_it() -> None:
         client.send(call(R, 0, "wait", {"name": "first"}))
         office.gate("first").set()
         assert [reply["id"] for reply in await client.replies(1)] == [0]
-        cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+        cancelled = {
+            "jsonrpc": "2.0",
+            "method": "notifications/cancelled",
+            "params": {"requestId": 1},
+        }
         client.send(call(R, 1, "wait", {"name": "never"}), cancelled)
         assert await client.quiet() == []
         client.send(call(R, 1, "wait", {"name": "later"}))
@@ -469,7 +534,9 @@ async def test_calls_begin_in_the_order_in_which_they_came() -> None:
         await client.exchange(call(R, "first", "slow", {"number": 0}))
         for _ in range(10):
             tools = ["quick", "slow", "slow", "quick", "slow", "quick"]
-            await client.exchange(*[call(R, id, name, {"number": id}) for id, name in enumerate(tools, 1)])
+            await client.exchange(
+                *[call(R, id, name, {"number": id}) for id, name in enumerate(tools, 1)]
+            )
     assert begun == [0, *[1, 2, 3, 4, 5, 6] * 10]
 
 
@@ -479,9 +546,15 @@ async def test_an_id_in_use_is_refused_also_where_its_request_has_not_begun() ->
         client.send(call(R, 0, "wait", {"name": "first"}))
         office.gate("first").set()
         await client.replies(1)
-        client.send(call(R, 1, "wait", {"name": "second"}), call(R, 1, "wait", {"name": "third"}))
+        client.send(
+            call(R, 1, "wait", {"name": "second"}),
+            call(R, 1, "wait", {"name": "third"}),
+        )
         (refused,) = await client.replies(1)
-        assert refused["error"]["message"] == "Invalid request: $.id: 1 belongs to a request that is still running"
+        assert (
+            refused["error"]["message"]
+            == "Invalid request: $.id: 1 belongs to a request that is still running"
+        )
         office.gate("second").set()
         assert text((await client.replies(1))[0]) == "second"
 
@@ -494,10 +567,10 @@ async def test_what_waits_no_more_is_answered_all_the_same() -> None:
             office.gate("open").set()
             assert text((await client.replies(1))[0]) == "open"
         await client.exchange(call(R, 9, "say", {"word": "hello"}))
-    assert office.server.waited == {"wait"}
+    assert office.server.tools_that_wait == {"wait"}
 
 
-# Threads
+# WorkerThreads
 
 
 @pytest.mark.slow
@@ -521,7 +594,9 @@ async def test_fifty_blocking_tools_do_not_hold_up_a_ping() -> None:
     assert sorted(reply["id"] for reply in replies) == list(range(50))
 
 
-async def test_no_more_threads_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_more_threads_than_there_may_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     server, running, most, all_three = Server("x"), [], [], threading.Barrier(3)
     monkeypatch.setattr(threads, "MOST", 3)
 
@@ -539,7 +614,9 @@ async def test_no_more_threads_than_there_may_be(monkeypatch: pytest.MonkeyPatch
     assert max(most) == 3
 
 
-async def test_a_thread_takes_the_next_call_and_ends_when_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_thread_takes_the_next_call_and_ends_when_there_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     server, names = Server("x"), []
     monkeypatch.setattr(threads, "IDLE", 0.01)
 
@@ -551,13 +628,15 @@ async def test_a_thread_takes_the_next_call_and_ends_when_there_is_none(monkeypa
     async with connect(server, R) as client:
         for _ in range(3):
             await client.call_tool("note")
-        while server.threads._number:  # noqa: ASYNC110 (a thread that ends tells nobody)
+        while server.environment.worker_threads._number:
             await trio.sleep(0.001)
         assert (await client.call_tool("note")).text == "noted"
     assert len(set(names[:3])) == 1
 
 
-async def test_a_call_that_is_cancelled_before_a_thread_is_free_is_never_made(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_that_is_cancelled_before_a_thread_is_free_is_never_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     server, made, go = Server("x"), [], threading.Event()
     monkeypatch.setattr(threads, "MOST", 1)
 
@@ -568,12 +647,26 @@ async def test_a_call_that_is_cancelled_before_a_thread_is_free_is_never_made(mo
         return name
 
     async with opened(server, R) as client:
-        client.send(*[call(R, name, "block", {"name": name}) for name in ("first", "second", "third")])
+        client.send(
+            *[
+                call(R, name, "block", {"name": name})
+                for name in ("first", "second", "third")
+            ]
+        )
         await trio.testing.wait_all_tasks_blocked()
-        client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "second"}})
+        client.send(
+            {
+                "jsonrpc": "2.0",
+                "method": "notifications/cancelled",
+                "params": {"requestId": "second"},
+            }
+        )
         await trio.testing.wait_all_tasks_blocked()
         go.set()
-        assert sorted(reply["id"] for reply in await client.replies(2)) == ["first", "third"]
+        assert sorted(reply["id"] for reply in await client.replies(2)) == [
+            "first",
+            "third",
+        ]
     assert made == ["first", "third"]
 
 
@@ -587,11 +680,16 @@ async def test_what_a_thread_sets_in_its_context_stays_there() -> None:
         return before
 
     async with connect(server, R) as client:
-        assert [(await client.call_tool("change")).text for _ in range(2)] == ["unset", "unset"]
+        assert [(await client.call_tool("change")).text for _ in range(2)] == [
+            "unset",
+            "unset",
+        ]
 
 
 @pytest.mark.parametrize("failure", [StopIteration, SystemExit, KeyError])
-async def test_whatever_a_thread_raises_ends_its_call_alone(failure: type[BaseException]) -> None:
+async def test_whatever_a_thread_raises_ends_its_call_alone(
+    failure: type[BaseException],
+) -> None:
     server = Server("x")
 
     @server.tool
@@ -615,7 +713,9 @@ async def test_a_blocking_tool_may_use_its_context() -> None:
     async with connect(server, R) as client:
         result = await client.call_tool("count", meta={"progressToken": "t"})
         assert result.text == R
-        assert [message["method"] for message in client.heard] == ["notifications/progress"]
+        assert [message["method"] for message in client.heard] == [
+            "notifications/progress"
+        ]
 
 
 async def test_a_tool_that_leaves_a_cancel_scope_open_spoils_only_its_task() -> None:
@@ -638,7 +738,9 @@ async def test_a_tool_that_leaves_a_cancel_scope_open_spoils_only_its_task() -> 
             assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
 
 
-async def test_a_cancelled_that_was_kept_and_is_raised_again_is_a_failure_of_the_tool() -> None:
+async def test_a_cancelled_that_was_kept_and_is_raised_again_is_a_failure_of_the_tool() -> (
+    None
+):
     server, kept = Server("keeping"), list[BaseException]()
 
     @server.tool
@@ -656,7 +758,10 @@ async def test_a_cancelled_that_was_kept_and_is_raised_again_is_a_failure_of_the
 
     async with connect(server) as client:
         for wait in (False, True, False):
-            assert "Internal error (reference" in (await client.call_tool("keep", {"wait": wait})).text
+            assert (
+                "Internal error (reference"
+                in (await client.call_tool("keep", {"wait": wait})).text
+            )
 
 
 async def test_the_errors_of_several_tasks_of_a_tool_are_all_told() -> None:

@@ -32,12 +32,18 @@ import trio.testing
 from clients.install import Unavailable, python_with
 
 from mcp_trio import Context, Server
-from mcp_trio.client import RemoteError
+from mcp_trio.client.errors import RemoteError
 from mcp_trio.testing import connect
 
 PROJECT = Path(__file__).resolve().parent.parent
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
-LINKING = [*PAGES, *(PROJECT / name for name in ("CONTRIBUTING.md", "benchmarks/README.md", "traces/README.md"))]
+LINKING = [
+    *PAGES,
+    *(
+        PROJECT / name
+        for name in ("CONTRIBUTING.md", "benchmarks/README.md", "traces/README.md")
+    ),
+]
 SECONDS = 60
 # Letters in a line of what commands draw.
 COLUMNS = 100
@@ -53,14 +59,18 @@ NOT_RUN = {
 }
 # What makes a command shorter than a reader would have it.
 SHORTER = {"-m mcp_trio bench": "--seconds 0.1"}
-PLUGIN = "mcp_trio.pytest_plugin"
+PLUGIN = "mcp_trio.trace.pytest_plugin"
 # Commands that run on until they are ended.
-SERVES = re.compile(r"-m mcp_trio (run|record)\b.* (--(http|ws|listen|console|port)\b|-p \d)")
+SERVES = re.compile(
+    r"-m mcp_trio (run|record)\b.* (--(http|ws|listen|console|port)\b|-p \d)"
+)
 # What of a clone a page's commands may name.
 IN_A_CLONE = ("examples", "traces", "tests")
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-each_linking_page = pytest.mark.parametrize("page", LINKING, ids=lambda page: page.relative_to(PROJECT).as_posix())
+each_linking_page = pytest.mark.parametrize(
+    "page", LINKING, ids=lambda page: page.relative_to(PROJECT).as_posix()
+)
 
 
 class Block(NamedTuple):
@@ -80,7 +90,10 @@ class Block(NamedTuple):
 def blocks(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
     found = re.finditer(r"^```(\w*)[^\n]*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return [Block(match[1], match[2], text.count("\n", 0, match.start()) + 1) for match in found]
+    return [
+        Block(match[1], match[2], text.count("\n", 0, match.start()) + 1)
+        for match in found
+    ]
 
 
 def written(block: Block, folder: Path) -> None:
@@ -92,15 +105,33 @@ def written(block: Block, folder: Path) -> None:
 
 
 def test_each_block_says_what_it_is() -> None:
-    known = {"python", "console", "ini", "json", "jsonl", "nginx", "systemd", "dockerfile", "text", "html"}
-    assert [(page.name, one.line, one.kind) for page in PAGES for one in blocks(page) if one.kind not in known] == []
+    known = {
+        "python",
+        "console",
+        "ini",
+        "json",
+        "jsonl",
+        "nginx",
+        "systemd",
+        "dockerfile",
+        "text",
+        "html",
+    }
+    assert [
+        (page.name, one.line, one.kind)
+        for page in PAGES
+        for one in blocks(page)
+        if one.kind not in known
+    ] == []
 
 
 # Python
 
 
 @each_page
-def test_the_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_of_a_page_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -114,7 +145,9 @@ def test_the_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pyte
                 run_python(block, module, page)
     finally:
         for name in set(sys.modules) - before:
-            if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+            if str(getattr(sys.modules[name], "__file__", "")).startswith(
+                str(tmp_path)
+            ):
                 del sys.modules[name]
 
 
@@ -125,14 +158,20 @@ def is_not_for_here(block: Block) -> bool:
 
 def library_of(block: Block) -> str:
     """The library of others that a block is written for."""
-    found = re.search(r"^from (mcp|fastmcp)\b", block.text, re.MULTILINE) if block.kind == "python" else None
+    found = (
+        re.search(r"^from (mcp|fastmcp)\b", block.text, re.MULTILINE)
+        if block.kind == "python"
+        else None
+    )
     return found[1] if found else ""
 
 
 def run_python(block: Block, module: ModuleType, page: Path) -> None:
     """Run a block, also one with `await` at its top, and the tests that it defines."""
     source = "\n" * block.line + block.text
-    code = compile(source, str(page), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    code = compile(
+        source, str(page), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True
+    )
     before = dict(vars(module))
 
     async def run() -> None:
@@ -160,16 +199,32 @@ for name, value in shown.items():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", FOREIGN, ids=lambda block: f"{library_of(block)}-{block.line}")
-def test_what_is_shown_of_another_library_runs_there(block: Block, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "block", FOREIGN, ids=lambda block: f"{library_of(block)}-{block.line}"
+)
+def test_what_is_shown_of_another_library_runs_there(
+    block: Block, tmp_path: Path
+) -> None:
     python = interpreter_with(library_of(block))
     file = tmp_path / "shown.py"
     file.write_text(block.text, encoding="utf-8")
-    done = subprocess.run([python, "-c", RUNS, file], capture_output=True, text=True, timeout=SECONDS, check=False)
+    done = subprocess.run(
+        [python, "-c", RUNS, file],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     if "mcp.run()" in block.text:
         called = [*"-m mcp_trio call add a=1 b=2 --".split(), python, file]
-        done = subprocess.run([sys.executable, *called], capture_output=True, text=True, cwd=PROJECT, check=False)
+        done = subprocess.run(
+            [sys.executable, *called],
+            capture_output=True,
+            text=True,
+            cwd=PROJECT,
+            check=False,
+        )
         assert done.stdout.strip() == "3", done.stderr
 
 
@@ -182,17 +237,29 @@ def interpreter_with(library: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("library", "server"), [("fastmcp", "fastmcp.FastMCP"), ("mcp", "mcp.server.mcpserver.MCPServer")]
+    ("library", "server"),
+    [("fastmcp", "fastmcp.FastMCP"), ("mcp", "mcp.server.mcpserver.MCPServer")],
 )
 def test_the_words_of_another_library_are_its_own(library: str, server: str) -> None:
     page = (PROJECT / "docs" / "coming-from.md").read_text(encoding="utf-8")
-    rows = [row.split("|") for row in re.findall(r"^\| `mcp.*$|^\| `ctx.*$", page, re.MULTILINE)]
-    words = [re.search(r"(mcp|ctx)\.(\w+)", row[1 if library == "fastmcp" else 2]) for row in rows]
+    rows = [
+        row.split("|")
+        for row in re.findall(r"^\| `mcp.*$|^\| `ctx.*$", page, re.MULTILINE)
+    ]
+    words = [
+        re.search(r"(mcp|ctx)\.(\w+)", row[1 if library == "fastmcp" else 2])
+        for row in rows
+    ]
     module, _, name = server.rpartition(".")
     owners = {"mcp": name, "ctx": "Context"}
     checks = "; ".join(f"{owners[word[1]]}.{word[2]}" for word in words if word)
     code = f"from {module} import Context, {name}; {checks}"
-    done = subprocess.run([interpreter_with(library), "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [interpreter_with(library), "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -208,20 +275,35 @@ class Command(NamedTuple):
 
 
 def commands(block: Block) -> Iterator[Command]:
-    for match in re.finditer(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", block.text, re.MULTILINE):
+    for match in re.finditer(
+        r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", block.text, re.MULTILINE
+    ):
         yield Command(
-            match[1].replace("\\\n", " "), match[2], block.line + 1 + block.text.count("\n", 0, match.start())
+            match[1].replace("\\\n", " "),
+            match[2],
+            block.line + 1 + block.text.count("\n", 0, match.start()),
         )
 
 
 def reason_not_to_run(words: str) -> str | None:
-    return next((reason for pattern, reason in NOT_RUN.items() if re.fullmatch(pattern, words)), None)
+    return next(
+        (reason for pattern, reason in NOT_RUN.items() if re.fullmatch(pattern, words)),
+        None,
+    )
 
 
 def test_what_is_not_run_is_there() -> None:
-    everything = [one for page in PAGES for block in blocks(page) for one in commands(block) if block.kind == "console"]
+    everything = [
+        one
+        for page in PAGES
+        for block in blocks(page)
+        for one in commands(block)
+        if block.kind == "console"
+    ]
     for pattern in NOT_RUN:
-        assert any(re.fullmatch(pattern, command.words) for command in everything), pattern
+        assert any(re.fullmatch(pattern, command.words) for command in everything), (
+            pattern
+        )
 
 
 @each_page
@@ -229,7 +311,12 @@ def test_every_command_can_be_read_by_a_shell(page: Path) -> None:
     for block in blocks(page):
         for command in commands(block) if block.kind == "console" else ():
             assert shlex.split(command.words, comments=True)
-            done = subprocess.run(["bash", "-n", "-c", command.words], capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                ["bash", "-n", "-c", command.words],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             assert done.stderr == "", (page.name, command.line)
 
 
@@ -243,14 +330,28 @@ class Shell:
         programs = folder / ".bin"
         programs.mkdir()
         # Where the tests run in a clone that is not installed, pytest does not know the plugin by itself.
-        plugin = "" if any(one.value == PLUGIN for one in entry_points(group="pytest11")) else f" -p {PLUGIN}"
-        given = {"python": "", "mcp-trio": " -m mcp_trio", "pytest": f" -m pytest -p no:cacheprovider{plugin}"}
+        plugin = (
+            ""
+            if any(one.value == PLUGIN for one in entry_points(group="pytest11"))
+            else f" -p {PLUGIN}"
+        )
+        given = {
+            "python": "",
+            "mcp-trio": " -m mcp_trio",
+            "pytest": f" -m pytest -p no:cacheprovider{plugin}",
+        }
         for name, options in given.items():
-            (programs / name).write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)}{options} "$@"\n')
+            (programs / name).write_text(
+                f'#!/bin/sh\nexec {shlex.quote(sys.executable)}{options} "$@"\n'
+            )
             (programs / name).chmod(0o755)
         for name in IN_A_CLONE:
             (folder / name).symlink_to(PROJECT / name)
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("MCP_TRIO_", "PYTEST_"))}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("MCP_TRIO_", "PYTEST_"))
+        }
         self._environment = {
             **kept,
             "PATH": f"{programs}:{os.environ['PATH']}",
@@ -261,7 +362,9 @@ class Shell:
 
     def with_free_ports(self, text: str) -> str:
         """A text with other ports than those that are written, 8000 to 8099, and what is shown of this folder."""
-        return re.sub(r"(?<![\d.-])80\d\d\b(?!-)", lambda found: self._port(found[0]), text)
+        return re.sub(
+            r"(?<![\d.-])80\d\d\b(?!-)", lambda found: self._port(found[0]), text
+        )
 
     def _port(self, written: str) -> str:
         if written not in self._ports:
@@ -276,8 +379,14 @@ class Shell:
             words = words.replace(part, f"{part} {shorter}")
         if SERVES.search(words) and not command.shown.startswith("mcp-trio:"):
             return self._serve(words)
-        options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": SECONDS}
-        done = subprocess.run(["bash", "-c", words], **options, **self._here(), check=False)
+        options: dict[str, Any] = {
+            "stdin": subprocess.DEVNULL,
+            "capture_output": True,
+            "timeout": SECONDS,
+        }
+        done = subprocess.run(
+            ["bash", "-c", words], **options, **self._here(), check=False
+        )
         if done.returncode and not (command.shown and not done.stdout):
             raise AssertionError(
                 f"line {command.line}: {words}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
@@ -288,7 +397,9 @@ class Shell:
         return {"cwd": self._folder, "env": self._environment, "text": True}
 
     def _serve(self, words: str) -> str:
-        for server in [server for port, server in self._servers.items() if port in words]:
+        for server in [
+            server for port, server in self._servers.items() if port in words
+        ]:
             server.close()
         stack = self._stack.enter_context(ExitStack())
         printed = stack.enter_context(self._listening(words))
@@ -298,7 +409,10 @@ class Shell:
     @contextmanager
     def _listening(self, words: str) -> Iterator[str]:
         with subprocess.Popen(
-            ["bash", "-c", f"exec env {words}"], **self._here(), stdin=subprocess.PIPE, stderr=subprocess.PIPE
+            ["bash", "-c", f"exec env {words}"],
+            **self._here(),
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         ) as process:
             assert process.stderr is not None
             printed = process.stderr.readline()
@@ -332,7 +446,9 @@ def test_the_commands_of_a_page_print_what_it_shows(page: Path, tmp_path: Path) 
                     printed = shell.run(command)
                     shown = shell.with_free_ports(command.shown)
                     same = not shown or looks_like(printed, shown)
-                    assert same, f"{page.name}:{command.line}: shown:\n{shown}\nprinted:\n{printed}"
+                    assert same, (
+                        f"{page.name}:{command.line}: shown:\n{shown}\nprinted:\n{printed}"
+                    )
 
 
 @pytest.mark.slow
@@ -340,8 +456,12 @@ def test_the_commands_of_a_page_print_what_it_shows(page: Path, tmp_path: Path) 
 def test_every_command_and_each_flag_of_run_is_told_of(command: str) -> None:
     page = (PROJECT / "docs" / "command-line.md").read_text(encoding="utf-8")
     words = [sys.executable, "-m", "mcp_trio", *command.split(), "--help"]
-    told = subprocess.run(words, capture_output=True, text=True, cwd=PROJECT, check=True).stdout
-    pattern = r"^ +(?:-\w(?: [A-Z]+)?, )?(--[\w-]+)" if command else r"^  ([a-z]+)(?= |[A-Z])"
+    told = subprocess.run(
+        words, capture_output=True, text=True, cwd=PROJECT, check=True
+    ).stdout
+    pattern = (
+        r"^ +(?:-\w(?: [A-Z]+)?, )?(--[\w-]+)" if command else r"^  ([a-z]+)(?= |[A-Z])"
+    )
     names = set(re.findall(pattern, told, re.MULTILINE)) - {"--help"}
     assert len(names) > 5
     assert {name for name in names if f"`{name}" not in page} == set()
@@ -350,7 +470,9 @@ def test_every_command_and_each_flag_of_run_is_told_of(command: str) -> None:
 # Messages that are told of in the text
 
 
-async def test_the_messages_of_the_troubles_are_what_is_said(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_messages_of_the_troubles_are_what_is_said(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     page = (PROJECT / "docs" / "troubles.md").read_text(encoding="utf-8")
     text = re.sub(r"\s+", " ", page)
     server = Server("troubles")
@@ -381,7 +503,12 @@ async def test_the_messages_of_the_troubles_are_what_is_said(autojump_clock: tri
 
 @each_page
 def test_the_data_of_a_page_can_be_read(page: Path, tmp_path: Path) -> None:
-    readers = {"json": read_json, "jsonl": read_json_lines, "ini": read_ini, "systemd": read_unit}
+    readers = {
+        "json": read_json,
+        "jsonl": read_json_lines,
+        "ini": read_ini,
+        "systemd": read_unit,
+    }
     readers |= {"dockerfile": read_dockerfile, "nginx": read_nginx}
     for block in blocks(page):
         if block.kind in readers:
@@ -406,7 +533,10 @@ def read_ini(block: Block, folder: Path) -> None:
 def read_unit(block: Block, folder: Path) -> None:
     read_ini(block, folder)
     unit = folder / Path(block.file).name
-    unit.write_text(re.sub(r"(?m)^ExecStart=\S+", "ExecStart=/bin/true", block.text), encoding="utf-8")
+    unit.write_text(
+        re.sub(r"(?m)^ExecStart=\S+", "ExecStart=/bin/true", block.text),
+        encoding="utf-8",
+    )
     if shutil.which("systemd-analyze"):
         command = ["systemd-analyze", "verify", "--man=no", str(unit)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -430,12 +560,19 @@ def read_nginx(block: Block, folder: Path) -> None:
     assert block.text.count("{") == block.text.count("}")
     if shutil.which("nginx") is None:
         return
-    places = "".join(f"{name}_temp_path {folder}; " for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+    places = "".join(
+        f"{name}_temp_path {folder}; "
+        for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
     # The certificate of the page is not here, and the port that it names may belong to others.
-    text = re.sub(r"(?m)^\s*ssl_certificate.*\n", "", block.text).replace("443 ssl", "127.0.0.1:0")
+    text = re.sub(r"(?m)^\s*ssl_certificate.*\n", "", block.text).replace(
+        "443 ssl", "127.0.0.1:0"
+    )
     text = re.sub(r"listen 127.0.0.1:0", "listen 127.0.0.1:8443", text)
     config = folder / "nginx.conf"
-    config.write_text(f"pid {folder}/pid; error_log stderr; events {{}} http {{ access_log off; {places}\n{text}}}\n")
+    config.write_text(
+        f"pid {folder}/pid; error_log stderr; events {{}} http {{ access_log off; {places}\n{text}}}\n"
+    )
     command = ["nginx", "-t", "-q", "-c", str(config), "-e", "stderr"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -452,12 +589,22 @@ def slug(heading: str) -> str:
 
 def prose(page: Path) -> str:
     """A page without its code."""
-    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(
+        r"^```.*?^```$",
+        "",
+        page.read_text(encoding="utf-8"),
+        flags=re.MULTILINE | re.DOTALL,
+    )
     return re.sub(r"`[^`\n]*`", "", text)
 
 
 def anchors(page: Path) -> set[str]:
-    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(
+        r"^```.*?^```$",
+        "",
+        page.read_text(encoding="utf-8"),
+        flags=re.MULTILINE | re.DOTALL,
+    )
     return {slug(heading) for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
 
 
@@ -481,5 +628,8 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
         page = pending.pop()
         if page not in reached and page.suffix == ".md" and page.exists():
             reached.add(page)
-            pending += [(page.parent / name).resolve() for name in re.findall(r"\]\(([^)#\s:]+)", prose(page))]
+            pending += [
+                (page.parent / name).resolve()
+                for name in re.findall(r"\]\(([^)#\s:]+)", prose(page))
+            ]
     assert [page.name for page in PAGES if page not in reached] == []

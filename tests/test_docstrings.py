@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_trio.server.docstrings import parse
+from mcp_trio.server.schema.docstrings import parse
 
 GOOGLE = """Get the weather.
 
@@ -70,7 +70,10 @@ SPHINX = """Get the weather.
 
 def test_google_style():
     docstring = parse(GOOGLE)
-    assert docstring.summary == "Get the weather.\n\nIt asks a station, so it\nmay take a while."
+    assert (
+        docstring.summary
+        == "Get the weather.\n\nIt asks a station, so it\nmay take a while."
+    )
     assert docstring.parameters == {
         "location": "City name or zip code: either will do.",
         "units": "Which units. A second paragraph.",
@@ -94,7 +97,11 @@ def test_numpy_style():
 def test_sphinx_style():
     docstring = parse(SPHINX)
     assert docstring.summary == "Get the weather.\n\nMore prose."
-    assert docstring.parameters == {"location": "City name or zip code.", "units": "Which units.", "more": "More."}
+    assert docstring.parameters == {
+        "location": "City name or zip code.",
+        "units": "Which units.",
+        "more": "More.",
+    }
 
 
 def test_prose_after_a_section_is_kept():
@@ -104,7 +111,9 @@ def test_prose_after_a_section_is_kept():
 
 
 def test_attributes_of_a_class_are_parameters_too():
-    assert parse("A point.\n\nAttributes:\n    x: To the right.").parameters == {"x": "To the right."}
+    assert parse("A point.\n\nAttributes:\n    x: To the right.").parameters == {
+        "x": "To the right."
+    }
 
 
 @pytest.mark.parametrize(
@@ -124,11 +133,24 @@ def test_what_only_looks_like_a_section_is_prose(prose: str):
 
 
 def test_indented_prose_keeps_its_indentation():
-    assert parse("First.\n\n\n    code()\n\n\nLast.").summary == "First.\n\n    code()\n\nLast."
+    assert (
+        parse("First.\n\n\n    code()\n\n\nLast.").summary
+        == "First.\n\n    code()\n\nLast."
+    )
 
 
 @pytest.mark.parametrize(
-    "doc", [None, "", "   \n ", "Args:", "Parameters\n----------", ":param", ":param x", "Args:\n    :"]
+    "doc",
+    [
+        None,
+        "",
+        "   \n ",
+        "Args:",
+        "Parameters\n----------",
+        ":param",
+        ":param x",
+        "Args:\n    :",
+    ],
 )
 def test_nothing_to_say(doc: str | None):
     assert parse(doc).parameters == {}
@@ -151,11 +173,24 @@ PIECES = [
 ]
 
 
-@given(st.one_of(st.text(), st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=3))).map("".join)))
+@given(
+    st.one_of(
+        st.text(),
+        st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=3))).map("".join),
+    )
+)
 def test_odd_text_is_never_an_error(doc: str):
     parse(doc)
 
 
 def test_long_odd_text_takes_no_long_time():
-    for piece in ("Args:\n    ", "x (", "x, ", "\n \n", ":param x", "Notes\n---\n", "    a: b\n\n"):
+    for piece in (
+        "Args:\n    ",
+        "x (",
+        "x, ",
+        "\n \n",
+        ":param x",
+        "Notes\n---\n",
+        "    a: b\n\n",
+    ):
         parse(piece * 5_000)

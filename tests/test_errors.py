@@ -9,45 +9,151 @@ import pytest
 import trio
 from checked import ALL, OPENING, asking, call, connect, notification, opened, ping, raw
 
-from mcp_trio import Context, InvalidParams, ProtocolError, ResourceNotFound, Server, ToolError, UrlElicitationRequired
-from mcp_trio.client import RemoteError
+from mcp_trio import (
+    Context,
+    InvalidParams,
+    ProtocolError,
+    ResourceNotFound,
+    Server,
+    ToolError,
+    UrlElicitationRequired,
+)
+from mcp_trio.client.errors import RemoteError
 
 PARSE, REQUEST, METHOD, PARAMS, INTERNAL = -32700, -32600, -32601, -32602, -32603
 DEEP = 100_000
 BEYOND = "9" * 5_000  # more digits than any integer is read with
 
-MALFORMED: list[tuple[str, bytes, int, Any, str]] = [  # name, message, code, id of the reply, what its message says
-    ("not UTF-8", b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', PARSE, None, "not UTF-8 (byte 34)"),
+MALFORMED: list[
+    tuple[str, bytes, int, Any, str]
+] = [  # name, message, code, id of the reply, what its message says
+    (
+        "not UTF-8",
+        b'{"jsonrpc":"2.0","id":1,"method":"\xff"}',
+        PARSE,
+        None,
+        "not UTF-8 (byte 34)",
+    ),
     ("only a byte", b"\xff", PARSE, None, "not UTF-8 (byte 0)"),
-    ("half a surrogate", b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}', PARSE, None, "surrogate"),
-    ("a byte order mark", b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"method":"ping"}', PARSE, None, "byte 0"),
+    (
+        "half a surrogate",
+        b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}',
+        PARSE,
+        None,
+        "surrogate",
+    ),
+    (
+        "a byte order mark",
+        b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"method":"ping"}',
+        PARSE,
+        None,
+        "byte 0",
+    ),
     ("no JSON", b"hello", PARSE, None, "byte 0"),
     ("cut short", b'{"jsonrpc":"2.0","id":1,"meth', PARSE, None, "truncated"),
-    ("more behind it", b'{"jsonrpc":"2.0","id":1,"method":"ping"} 5', PARSE, None, "byte 42"),
+    (
+        "more behind it",
+        b'{"jsonrpc":"2.0","id":1,"method":"ping"} 5',
+        PARSE,
+        None,
+        "byte 42",
+    ),
     ("wrong, then no JSON", b'{"jsonrpc":1,"id":1 no', PARSE, None, "malformed"),
     ("opening brackets", b"[" * DEEP, PARSE, None, "nested too deeply"),
-    ("brackets in params", b'{"jsonrpc":"2.0","id":1,"method":"ping","params":' + b"[" * DEEP, PARSE, None, "deeply"),
-    ("wrong, then brackets", b'{"jsonrpc":1,"a":' + b"[" * DEEP, PARSE, None, "nested too deeply"),
+    (
+        "brackets in params",
+        b'{"jsonrpc":"2.0","id":1,"method":"ping","params":' + b"[" * DEEP,
+        PARSE,
+        None,
+        "deeply",
+    ),
+    (
+        "wrong, then brackets",
+        b'{"jsonrpc":1,"a":' + b"[" * DEEP,
+        PARSE,
+        None,
+        "nested too deeply",
+    ),
     ("a number", b"5", REQUEST, None, "$: expected object, got integer"),
     ("a string", b'"ping"', REQUEST, None, "$: expected object, got string"),
     ("null", b"null", REQUEST, None, "$: expected object, got null"),
     ("nothing in it", b"{}", REQUEST, None, "$.jsonrpc: missing"),
     ("no jsonrpc", b'{"id":1,"method":"ping"}', REQUEST, 1, "$.jsonrpc: missing"),
-    ("jsonrpc 1.0", b'{"jsonrpc":"1.0","id":1,"method":"ping"}', REQUEST, 1, "$.jsonrpc: invalid enum value '1.0'"),
-    ("jsonrpc a number", b'{"jsonrpc":2.0,"id":1,"method":"ping"}', REQUEST, 1, "$.jsonrpc"),
+    (
+        "jsonrpc 1.0",
+        b'{"jsonrpc":"1.0","id":1,"method":"ping"}',
+        REQUEST,
+        1,
+        "$.jsonrpc: invalid enum value '1.0'",
+    ),
+    (
+        "jsonrpc a number",
+        b'{"jsonrpc":2.0,"id":1,"method":"ping"}',
+        REQUEST,
+        1,
+        "$.jsonrpc",
+    ),
     ("no method", b'{"jsonrpc":"2.0","id":1}', REQUEST, 1, "$.method: missing"),
     ("no method, no id", b'{"jsonrpc":"2.0"}', REQUEST, None, "$.method: missing"),
-    ("method a number", b'{"jsonrpc":"2.0","id":1,"method":5}', REQUEST, 1, "$.method: expected string, got integer"),
-    ("method null", b'{"jsonrpc":"2.0","id":1,"method":null}', REQUEST, 1, "$.method: expected string, got null"),
-    ("Method", b'{"jsonrpc":"2.0","id":1,"Method":"ping"}', REQUEST, 1, "$.method: missing"),
-    ("id null", b'{"jsonrpc":"2.0","id":null,"method":"ping"}', REQUEST, None, "$.id: expected integer or string"),
-    ("id a fraction", b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', REQUEST, None, "$.id"),
+    (
+        "method a number",
+        b'{"jsonrpc":"2.0","id":1,"method":5}',
+        REQUEST,
+        1,
+        "$.method: expected string, got integer",
+    ),
+    (
+        "method null",
+        b'{"jsonrpc":"2.0","id":1,"method":null}',
+        REQUEST,
+        1,
+        "$.method: expected string, got null",
+    ),
+    (
+        "Method",
+        b'{"jsonrpc":"2.0","id":1,"Method":"ping"}',
+        REQUEST,
+        1,
+        "$.method: missing",
+    ),
+    (
+        "id null",
+        b'{"jsonrpc":"2.0","id":null,"method":"ping"}',
+        REQUEST,
+        None,
+        "$.id: expected integer or string",
+    ),
+    (
+        "id a fraction",
+        b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}',
+        REQUEST,
+        None,
+        "$.id",
+    ),
     ("id 1.0", b'{"jsonrpc":"2.0","id":1.0,"method":"ping"}', REQUEST, None, "$.id"),
     ("id true", b'{"jsonrpc":"2.0","id":true,"method":"ping"}', REQUEST, None, "$.id"),
     ("id a list", b'{"jsonrpc":"2.0","id":[1],"method":"ping"}', REQUEST, None, "$.id"),
-    ("id beyond bounds", f'{{"jsonrpc":"2.0","id":{BEYOND},"method":"ping"}}'.encode(), REQUEST, None, "$.id"),
-    ("a result without id", b'{"jsonrpc":"2.0","result":{}}', REQUEST, None, "$.method: missing"),
-    ("id twice", b'{"jsonrpc":"2.0","id":1,"id":null,"method":"ping"}', REQUEST, None, "$.id"),
+    (
+        "id beyond bounds",
+        f'{{"jsonrpc":"2.0","id":{BEYOND},"method":"ping"}}'.encode(),
+        REQUEST,
+        None,
+        "$.id",
+    ),
+    (
+        "a result without id",
+        b'{"jsonrpc":"2.0","result":{}}',
+        REQUEST,
+        None,
+        "$.method: missing",
+    ),
+    (
+        "id twice",
+        b'{"jsonrpc":"2.0","id":1,"id":null,"method":"ping"}',
+        REQUEST,
+        None,
+        "$.id",
+    ),
 ]
 
 
@@ -117,9 +223,13 @@ def message_of(reply: Any) -> str:
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25", "2026-07-28"])
 @pytest.mark.parametrize(
-    ("data", "code", "id", "says"), [case[1:] for case in MALFORMED], ids=[c[0] for c in MALFORMED]
+    ("data", "code", "id", "says"),
+    [case[1:] for case in MALFORMED],
+    ids=[c[0] for c in MALFORMED],
 )
-async def test_a_malformed_message(revision: str, data: bytes, code: int, id: Any, says: str) -> None:
+async def test_a_malformed_message(
+    revision: str, data: bytes, code: int, id: Any, says: str
+) -> None:
     async with opened(a_server(), revision) as client:
         (reply,) = await client.exchange(data)
         assert reply["error"]["code"] == code
@@ -132,8 +242,13 @@ async def test_a_malformed_message(revision: str, data: bytes, code: int, id: An
 @pytest.mark.parametrize("revision", ALL)
 async def test_all_of_them_at_once_and_then_a_ping(revision: str) -> None:
     async with opened(a_server(), revision) as client:
-        replies = await client.exchange(*[case[1] for case in MALFORMED], ping(revision))
-    assert [reply.get("id") for reply in replies] == [*[case[3] for case in MALFORMED], "ping"]
+        replies = await client.exchange(
+            *[case[1] for case in MALFORMED], ping(revision)
+        )
+    assert [reply.get("id") for reply in replies] == [
+        *[case[3] for case in MALFORMED],
+        "ping",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -159,16 +274,40 @@ async def test_what_is_not_answered(revision: str, data: bytes) -> None:
 
 async def test_an_answer_that_is_both_a_result_and_an_error() -> None:
     async with raw(a_server()) as client:
-        (reply,) = await client.exchange({"jsonrpc": "2.0", "id": 1, "result": {}, "error": {}})
-    assert reply["error"] == {"code": REQUEST, "message": "Invalid request: $.method: missing"}
+        (reply,) = await client.exchange(
+            {"jsonrpc": "2.0", "id": 1, "result": {}, "error": {}}
+        )
+    assert reply["error"] == {
+        "code": REQUEST,
+        "message": "Invalid request: $.method: missing",
+    }
 
 
 @pytest.mark.parametrize(
-    "id", [0, -1, 2**31, 2**53 + 1, 2**63, 2**64, 10**30, 10**4000, "", "0", "\0", "é", "x" * 10_000]
+    "id",
+    [
+        0,
+        -1,
+        2**31,
+        2**53 + 1,
+        2**63,
+        2**64,
+        10**30,
+        10**4000,
+        "",
+        "0",
+        "\0",
+        "é",
+        "x" * 10_000,
+    ],
 )
 async def test_an_id_comes_back_as_it_went(id: Any) -> None:
     async with raw(a_server()) as client:
-        sent = json.dumps(id) if not isinstance(id, int) or id < 10**300 else f"1{'0' * 4000}"
+        sent = (
+            json.dumps(id)
+            if not isinstance(id, int) or id < 10**300
+            else f"1{'0' * 4000}"
+        )
         reply, refused = await client.exchange(
             b'{"jsonrpc":"2.0","id":%b,"method":"ping"}' % sent.encode(),
             b'{"jsonrpc":"2.0","id":%b,"method":"pong"}' % sent.encode(),
@@ -192,7 +331,10 @@ async def test_a_message_that_is_too_large(revision: str) -> None:
     async with opened(a_server(), revision) as client:
         client.send_too_large()
         reply, pong = await client.exchange(ping(revision))
-    assert reply["error"] == {"code": REQUEST, "message": "Invalid request: a message is larger than 4 MiB"}
+    assert reply["error"] == {
+        "code": REQUEST,
+        "message": "Invalid request: a message is larger than 4 MiB",
+    }
     assert pong["id"] == "ping"
 
 
@@ -203,15 +345,29 @@ PARAMS_CASES = [
     ("tools/list", {"cursor": 5}, "$.params.cursor: expected string, got integer"),
     ("resources/read", {}, "$.params.uri: missing"),
     ("prompts/get", {"arguments": {}}, "$.params.name: missing"),
-    ("completion/complete", {"argument": {"name": "a", "value": ""}}, "$.params.ref: missing"),
-    ("completion/complete", {"ref": {"type": "ref/x"}, "argument": {}}, "$.params.ref.type: invalid value 'ref/x'"),
-    ("tools/call", {"name": "add", "_meta": {"progressToken": 1.5}}, "$.params._meta.progressToken"),
+    (
+        "completion/complete",
+        {"argument": {"name": "a", "value": ""}},
+        "$.params.ref: missing",
+    ),
+    (
+        "completion/complete",
+        {"ref": {"type": "ref/x"}, "argument": {}},
+        "$.params.ref.type: invalid value 'ref/x'",
+    ),
+    (
+        "tools/call",
+        {"name": "add", "_meta": {"progressToken": 1.5}},
+        "$.params._meta.progressToken",
+    ),
 ]
 
 
 @pytest.mark.parametrize("revision", ALL)
 @pytest.mark.parametrize(("method", "params", "says"), PARAMS_CASES)
-async def test_params_that_do_not_fit(revision: str, method: str, params: Any, says: str) -> None:
+async def test_params_that_do_not_fit(
+    revision: str, method: str, params: Any, says: str
+) -> None:
     async with opened(a_server(), revision) as client:
         (reply,) = await client.exchange(asking(revision, 1, method, params))
     assert reply["error"]["code"] == PARAMS
@@ -222,7 +378,9 @@ async def test_params_that_do_not_fit(revision: str, method: str, params: Any, s
 @pytest.mark.parametrize("revision", OPENING)
 async def test_params_that_are_no_object(revision: str, params: Any) -> None:
     async with opened(a_server(), revision) as client:
-        (reply,) = await client.exchange({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params})
+        (reply,) = await client.exchange(
+            {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params}
+        )
     assert reply["error"]["code"] == PARAMS
     assert "$.params: expected object" in message_of(reply)
 
@@ -242,7 +400,9 @@ BAD_ARGUMENTS = [
 
 @pytest.mark.parametrize("revision", ALL)
 @pytest.mark.parametrize(("arguments", "says"), BAD_ARGUMENTS)
-async def test_arguments_that_do_not_fit(revision: str, arguments: Any, says: str) -> None:
+async def test_arguments_that_do_not_fit(
+    revision: str, arguments: Any, says: str
+) -> None:
     message = asking(revision, 1, "tools/call", {"name": "add", "arguments": arguments})
     async with opened(a_server(), revision) as client:
         (reply,) = await client.exchange(message)
@@ -257,7 +417,8 @@ async def test_arguments_that_do_not_fit(revision: str, arguments: Any, says: st
 async def test_arguments_that_are_too_deep(depth: int) -> None:
     nested = b"[" * depth + b"]" * depth
     message = (
-        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"anything","arguments":{"value":%b}}}' % nested
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"anything","arguments":{"value":%b}}}'
+        % nested
     )
     async with raw(a_server()) as client:
         await client.open("2025-11-25")
@@ -272,22 +433,30 @@ async def test_arguments_that_are_too_deep(depth: int) -> None:
 
 @pytest.mark.parametrize("tool", ["expected", "expected_in_nursery"])
 @pytest.mark.parametrize("revision", ALL)
-async def test_an_expected_failure_is_told_in_the_tools_own_words(revision: str, tool: str) -> None:
+async def test_an_expected_failure_is_told_in_the_tools_own_words(
+    revision: str, tool: str
+) -> None:
     async with opened(a_server(), revision) as client:
         (reply,) = await client.exchange(call(revision, 1, tool))
     assert "result" in reply
     assert message_of(reply) == "the bridge is up"
 
 
-@pytest.mark.parametrize("tool", ["unexpected", "leave", "leave_in_thread", "leave_in_nursery", "late_group"])
+@pytest.mark.parametrize(
+    "tool", ["unexpected", "leave", "leave_in_thread", "leave_in_nursery", "late_group"]
+)
 @pytest.mark.parametrize("revision", ALL)
-async def test_an_unexpected_failure_is_masked(revision: str, tool: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unexpected_failure_is_masked(
+    revision: str, tool: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async with opened(a_server(), revision) as client:
         client.send(call(revision, 1, tool))
         reply = await client.receive_json()
         assert len(await client.exchange(ping(revision))) == 1
     assert "swordfish" not in json.dumps(reply)
-    reference = message_of(reply).removeprefix("Internal error (reference ").removesuffix(")")
+    reference = (
+        message_of(reply).removeprefix("Internal error (reference ").removesuffix(")")
+    )
     assert len(reference) == 8
     (record,) = caplog.records
     assert reference in record.getMessage()
@@ -309,7 +478,9 @@ RAISED: list[
 
 
 @pytest.mark.parametrize("revision", ALL)
-@pytest.mark.parametrize(("error", "old", "new"), RAISED, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    ("error", "old", "new"), RAISED, ids=lambda value: type(value).__name__
+)
 async def test_an_error_of_the_protocol_raised_in_a_tool(
     revision: str, error: ProtocolError, old: int | None, new: int | None
 ) -> None:
@@ -329,7 +500,12 @@ async def test_an_error_of_the_protocol_raised_in_a_tool(
 @pytest.mark.parametrize("revision", ALL)
 async def test_a_page_that_the_user_has_to_visit_first(revision: str) -> None:
     server = Server("x")
-    page = {"mode": "url", "message": "Log in", "url": "https://example.com", "elicitationId": "1"}
+    page = {
+        "mode": "url",
+        "message": "Log in",
+        "url": "https://example.com",
+        "elicitationId": "1",
+    }
 
     @server.tool
     async def fail() -> str:
@@ -357,7 +533,9 @@ async def test_an_error_whose_data_is_no_json_is_masked() -> None:
 
 
 @pytest.mark.parametrize("revision", ALL)
-async def test_failures_of_resources_prompts_and_completions_are_masked_too(revision: str) -> None:
+async def test_failures_of_resources_prompts_and_completions_are_masked_too(
+    revision: str,
+) -> None:
     server = Server("x")
 
     @server.resource("a://b")
@@ -372,7 +550,10 @@ async def test_failures_of_resources_prompts_and_completions_are_masked_too(revi
     async def completer(typed: str) -> list[str]:
         raise RuntimeError("swordfish")
 
-    ref = {"ref": {"type": "ref/prompt", "name": "prompt"}, "argument": {"name": "a", "value": ""}}
+    ref = {
+        "ref": {"type": "ref/prompt", "name": "prompt"},
+        "argument": {"name": "a", "value": ""},
+    }
     async with connect(server, revision) as client:
         for method, params in (
             ("resources/read", {"uri": "a://b"}),

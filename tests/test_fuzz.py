@@ -10,7 +10,9 @@ from fuzz.running import Found, level, run_parser
 from fuzz.servers import SERVERS, stdio
 
 SEED = 20241007
-needs_proc = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc to see what is held")
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/statm").exists(), reason="needs /proc to see what is held"
+)
 
 
 @needs_proc
@@ -40,5 +42,7 @@ def test_the_same_seed_gives_the_same_inputs() -> None:
 
 def test_what_grows_is_found() -> None:
     level("memory", [100] * 50, 0)
-    with pytest.raises(Found, match="memory grows: 115 in the beginning, 149 in the end"):
+    with pytest.raises(
+        Found, match="memory grows: 115 in the beginning, 149 in the end"
+    ):
         level("memory", list(range(100, 150)), 0)

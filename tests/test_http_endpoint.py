@@ -4,23 +4,26 @@ import msgspec
 import pytest
 
 from mcp_trio.protocol.errors import HeaderMismatch
+from mcp_trio.protocol.mirrored_headers import mirrors
 from mcp_trio.protocol.params import CallTool
 from mcp_trio.protocol.session import Call
-from mcp_trio.transports.http.endpoint import (
+from mcp_trio.transports.http.messages import Head
+from mcp_trio.transports.http.rules import (
     Guard,
-    Head,
     Routes,
     accepted,
     check_arguments,
     header_text,
     is_json,
-    mirrors,
     preflight,
 )
 
 
 def head(target: bytes = b"/mcp", local: str = "", **headers: str) -> Head:
-    named = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
+    named = {
+        name.replace("_", "-").encode(): value.encode()
+        for name, value in headers.items()
+    }
     return Head(b"POST", target, named, local, "mcp")
 
 
@@ -62,12 +65,31 @@ def test_the_host_of_a_whole_url_replaces_the_header() -> None:
 # Who may come in
 
 
-@pytest.mark.parametrize("host", ["localhost", "localhost:8000", "LOCALHOST", "127.0.0.1:1", "127.8.8.8", "[::1]:8000"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost",
+        "localhost:8000",
+        "LOCALHOST",
+        "127.0.0.1:1",
+        "127.8.8.8",
+        "[::1]:8000",
+    ],
+)
 def test_the_machine_itself_is_let_in(host: str) -> None:
     assert status(Guard(), host=host) == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1", ""])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "10.0.0.1",
+        "",
+    ],
+)
 def test_other_hosts_are_refused_and_the_setting_is_named(host: str) -> None:
     refused = Guard().check(head(host=host))
     assert refused is not None
@@ -104,13 +126,36 @@ def test_origins(origin: str, expected: int) -> None:
 
 
 def test_origins_can_be_allowed() -> None:
-    assert status(Guard(allowed_origins=["https://app.example"]), host="localhost", origin="https://app.example") == 200
-    assert status(Guard(cors=True), host="localhost", origin="https://any.example") == 200
-    assert status(Guard(allowed_hosts=["mcp.example"]), host="mcp.example", origin="https://mcp.example") == 200
+    assert (
+        status(
+            Guard(allowed_origins=["https://app.example"]),
+            host="localhost",
+            origin="https://app.example",
+        )
+        == 200
+    )
+    assert (
+        status(Guard(cors=True), host="localhost", origin="https://any.example") == 200
+    )
+    assert (
+        status(
+            Guard(allowed_hosts=["mcp.example"]),
+            host="mcp.example",
+            origin="https://mcp.example",
+        )
+        == 200
+    )
 
 
 def test_a_page_on_loopback_may_not_use_a_public_name() -> None:
-    assert status(Guard(allowed_hosts=["mcp.example"]), host="mcp.example", origin="http://localhost:1") == 403
+    assert (
+        status(
+            Guard(allowed_hosts=["mcp.example"]),
+            host="mcp.example",
+            origin="http://localhost:1",
+        )
+        == 403
+    )
 
 
 def test_node_is_no_browser() -> None:
@@ -126,10 +171,17 @@ def test_only_allowed_origins_are_told_that_they_may_read() -> None:
 
 def test_a_preflight_echoes_the_mirrored_arguments_alone() -> None:
     asked = head(access_control_request_headers="mcp-param-region, x-evil")
-    allowed = dict(preflight(asked).headers)[b"Access-Control-Allow-Headers"].split(b", ")
+    allowed = dict(preflight(asked).headers)[b"Access-Control-Allow-Headers"].split(
+        b", "
+    )
     assert b"mcp-param-region" in allowed
     assert b"x-evil" not in allowed
-    assert {b"Authorization", b"MCP-Protocol-Version", b"Mcp-Method", b"Mcp-Name"} < set(allowed)
+    assert {
+        b"Authorization",
+        b"MCP-Protocol-Version",
+        b"Mcp-Method",
+        b"Mcp-Name",
+    } < set(allowed)
 
 
 # What it brings
@@ -149,7 +201,9 @@ def test_a_preflight_echoes_the_mirrored_arguments_alone() -> None:
     ],
 )
 def test_accept(accept: str | None, expected: tuple[bool, bool]) -> None:
-    assert accepted({} if accept is None else {b"accept": accept.encode()})[:2] == expected
+    assert (
+        accepted({} if accept is None else {b"accept": accept.encode()})[:2] == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -184,7 +238,10 @@ def test_encoded_values(given: bytes, text: str) -> None:
     assert header_text(b"Mcp-Name", given) == text
 
 
-@pytest.mark.parametrize("given", [b"=?base64?!!!!?=", b"=?base64?/w==?=", b"=?base64?aGk?=", "é".encode(), b"a\x01"])
+@pytest.mark.parametrize(
+    "given",
+    [b"=?base64?!!!!?=", b"=?base64?/w==?=", b"=?base64?aGk?=", "é".encode(), b"a\x01"],
+)
 def test_what_no_header_can_hold(given: bytes) -> None:
     with pytest.raises(HeaderMismatch):
         header_text(b"Mcp-Name", given)
@@ -194,20 +251,36 @@ SCHEMA = {
     "type": "object",
     "properties": {
         "region": {"type": "string", "x-mcp-header": "Region"},
-        "deep": {"type": "object", "properties": {"n": {"type": "integer", "x-mcp-header": "N"}}},
+        "deep": {
+            "type": "object",
+            "properties": {"n": {"type": "integer", "x-mcp-header": "N"}},
+        },
         "on": {"type": "boolean", "x-mcp-header": "On"},
-        "many": {"type": "array", "items": {"properties": {"x": {"x-mcp-header": "X"}}}},
+        "many": {
+            "type": "array",
+            "items": {"properties": {"x": {"x-mcp-header": "X"}}},
+        },
     },
 }
 
 
 def check(arguments: object, **headers: str) -> None:
-    call = Call(1, "tools/call", CallTool(name="t", arguments=msgspec.Raw(msgspec.json.encode(arguments))), None, None)
+    call = Call(
+        1,
+        "tools/call",
+        CallTool(name="t", arguments=msgspec.Raw(msgspec.json.encode(arguments))),
+        None,
+        None,
+    )
     check_arguments(list(mirrors(SCHEMA)), call, head(**headers).headers)
 
 
 def test_only_properties_lead_to_a_mirrored_argument() -> None:
-    assert [header for header, _ in mirrors(SCHEMA)] == [b"Mcp-Param-Region", b"Mcp-Param-N", b"Mcp-Param-On"]
+    assert [header for header, _ in mirrors(SCHEMA)] == [
+        b"Mcp-Param-Region",
+        b"Mcp-Param-N",
+        b"Mcp-Param-On",
+    ]
 
 
 @pytest.mark.parametrize("n", ["42", "42.0", "42."])

@@ -4,7 +4,16 @@ import json
 
 import pytest
 import trio
-from http_wire import HEADERS, MODERN, Site, make_server, message, modern_headers, request, site
+from http_wire import (
+    HEADERS,
+    MODERN,
+    Site,
+    make_server,
+    message,
+    modern_headers,
+    request,
+    site,
+)
 
 LIST = message("tools/list", {"_meta": MODERN})
 BODY = json.dumps(LIST).encode()
@@ -21,20 +30,28 @@ async def answered(there: Site, data: bytes) -> tuple[int, bool]:
 
 
 def post(**more: str) -> bytes:
-    return request("POST", "/mcp", {**HEAD, **{name.replace("_", "-"): value for name, value in more.items()}}, BODY)
+    return request(
+        "POST",
+        "/mcp",
+        {**HEAD, **{name.replace("_", "-"): value for name, value in more.items()}},
+        BODY,
+    )
 
 
 CHUNKED = request("POST", "/mcp", {**HEAD, "Transfer-Encoding": "chunked"})
 BAD = {
     "a length with chunks": post(Transfer_Encoding="chunked"),
-    "two lengths": post().replace(b"Content-Length", b"Content-Length: 5\r\nContent-Length"),
+    "two lengths": post().replace(
+        b"Content-Length", b"Content-Length: 5\r\nContent-Length"
+    ),
     "a list of lengths": post(Content_Length="5, 5"),
     "a signed length": post(Content_Length="+5"),
     "a negative length": post(Content_Length="-1"),
     "an encoding that is not chunked": post(Content_Length="0").replace(
         b"Content-Length: 0", b"Transfer-Encoding: gzip"
     ),
-    "an encoding before chunked": CHUNKED.replace(b"chunked", b"gzip, chunked") + b"0\r\n\r\n",
+    "an encoding before chunked": CHUNKED.replace(b"chunked", b"gzip, chunked")
+    + b"0\r\n\r\n",
     "a chunk without a size": CHUNKED + b"\r\nxx\r\n",
     "a chunk with a bad size": CHUNKED + b"zz\r\nxx\r\n0\r\n\r\n",
     "a chunk longer than its size": CHUNKED + b"1\r\nxx\r\n0\r\n\r\n",
@@ -45,7 +62,9 @@ BAD = {
     "a zero byte": post().replace(b"Accept:", b"X-A: \0\r\nAccept:"),
     "no host": post().replace(b"Host: localhost\r\n", b""),
     "two hosts": post().replace(b"Host:", b"Host: localhost\r\nHost:"),
-    "two origins": post().replace(b"Host:", b"Origin: http://localhost\r\nOrigin: http://localhost\r\nHost:"),
+    "two origins": post().replace(
+        b"Host:", b"Origin: http://localhost\r\nOrigin: http://localhost\r\nHost:"
+    ),
     "no version": b"GET /healthz\r\n\r\n",
     "no HTTP": b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n",
     "another version": b"GET /healthz HTTP/3.0\r\nHost: localhost\r\n\r\n",
@@ -68,16 +87,27 @@ async def test_bytes_may_come_one_by_one() -> None:
 
 async def test_chunked_bodies() -> None:
     async with site(make_server()) as there, there.wire() as wire:
-        chunks = b"".join(b"%x;ext=1\r\n%b\r\n" % (len(part), part) for part in (BODY[:7], BODY[7:]))
-        await wire.send(CHUNKED + chunks + b"0\r\nTrailer: x\r\n\r\n" + request("GET", "/healthz"))
+        chunks = b"".join(
+            b"%x;ext=1\r\n%b\r\n" % (len(part), part) for part in (BODY[:7], BODY[7:])
+        )
+        await wire.send(
+            CHUNKED + chunks + b"0\r\nTrailer: x\r\n\r\n" + request("GET", "/healthz")
+        )
         assert (await wire.response()).status == 200
         assert (await wire.response()).body == b"ok\n"
 
 
 async def test_pipelined_requests_are_answered_in_order() -> None:
     async with site(make_server()) as there, there.wire() as wire:
-        await wire.send(post() + request("GET", "/healthz") + request("GET", "/nowhere") + post())
-        assert [(await wire.response()).status for _ in range(4)] == [200, 200, 404, 200]
+        await wire.send(
+            post() + request("GET", "/healthz") + request("GET", "/nowhere") + post()
+        )
+        assert [(await wire.response()).status for _ in range(4)] == [
+            200,
+            200,
+            404,
+            200,
+        ]
 
 
 async def test_a_connection_is_kept_unless_it_is_said_otherwise() -> None:
@@ -90,10 +120,18 @@ async def test_a_connection_is_kept_unless_it_is_said_otherwise() -> None:
 
 async def test_an_older_http_gets_no_chunks_and_its_connection_is_closed() -> None:
     async with site(make_server()) as there:
-        old = post().replace(b"HTTP/1.1", b"HTTP/1.0").replace(b"Host: localhost\r\n", b"Host: localhost\r\n")
+        old = (
+            post()
+            .replace(b"HTTP/1.1", b"HTTP/1.0")
+            .replace(b"Host: localhost\r\n", b"Host: localhost\r\n")
+        )
         assert await answered(there, old) == (200, True)
-        steps = message("tools/call", {"name": "steps", "_meta": {**MODERN, "progressToken": 1}})
-        sent = request("POST", "/mcp", modern_headers(steps), json.dumps(steps).encode())
+        steps = message(
+            "tools/call", {"name": "steps", "_meta": {**MODERN, "progressToken": 1}}
+        )
+        sent = request(
+            "POST", "/mcp", modern_headers(steps), json.dumps(steps).encode()
+        )
         async with there.wire() as wire:
             await wire.send(sent.replace(b"HTTP/1.1", b"HTTP/1.0"))
             assert "transfer-encoding" not in (await wire.head()).headers
@@ -109,7 +147,9 @@ async def test_head_has_no_body() -> None:
 
 async def test_a_target_may_be_a_whole_url() -> None:
     async with site(make_server()) as there:
-        assert (await there.send("GET", f"http://localhost:{there.port}/healthz")).status == 200
+        assert (
+            await there.send("GET", f"http://localhost:{there.port}/healthz")
+        ).status == 200
 
 
 async def test_a_body_that_waits_for_a_word_gets_one() -> None:
@@ -130,11 +170,19 @@ async def test_a_body_that_says_it_is_too_large_is_not_read() -> None:
     async with site(make_server()) as there:
         data = request("POST", "/mcp", {**HEAD, "Content-Length": str(5 * MIB)})
         assert await answered(there, data + b"x" * 1000) == (413, True)
-        assert (await answered(there, request("POST", "/mcp", {**HEAD, "Content-Length": "9" * 30})))[0] in (400, 413)
+        assert (
+            await answered(
+                there, request("POST", "/mcp", {**HEAD, "Content-Length": "9" * 30})
+            )
+        )[0] in (400, 413)
 
 
 async def test_a_body_that_turns_out_too_large_is_refused_at_the_limit() -> None:
-    async with site(make_server()) as there, there.wire() as wire, trio.open_nursery() as nursery:
+    async with (
+        site(make_server()) as there,
+        there.wire() as wire,
+        trio.open_nursery() as nursery,
+    ):
 
         async def trickle() -> None:
             await wire.stream.send_all(CHUNKED)
@@ -171,8 +219,14 @@ async def test_a_head_that_is_too_large(data: bytes) -> None:
 
 async def test_upgrades_to_what_is_not_spoken_here_are_passed_over() -> None:
     async with site(make_server()) as there, there.wire() as wire:
-        upgrade = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAMAAABk"}
-        asked = request("POST", "/mcp", {**HEAD, **upgrade}, BODY) + request("GET", "/healthz", upgrade)
+        upgrade = {
+            "Connection": "Upgrade, HTTP2-Settings",
+            "Upgrade": "h2c",
+            "HTTP2-Settings": "AAMAAABk",
+        }
+        asked = request("POST", "/mcp", {**HEAD, **upgrade}, BODY) + request(
+            "GET", "/healthz", upgrade
+        )
         await wire.send(asked * 3)
         for _ in range(3):
             assert "tools" in (await wire.response()).json["result"]
@@ -187,5 +241,9 @@ async def test_empty_lines_before_a_request_are_passed_over() -> None:
 
 async def test_content_types_are_checked_before_the_body_is_read() -> None:
     async with site(make_server()) as there:
-        head = request("POST", "/mcp", {**HEADERS, "Content-Type": "text/plain", "Content-Length": "100"})
+        head = request(
+            "POST",
+            "/mcp",
+            {**HEADERS, "Content-Type": "text/plain", "Content-Length": "100"},
+        )
         assert await answered(there, head) == (415, True)

@@ -9,7 +9,7 @@ import trio
 from http_wire import HEADERS, Signals, Site, Wire, make_server, message, request, site
 from oracle import Oracle, needs_spec
 
-from mcp_trio.client_sse import Parser
+from mcp_trio.client.event_parser import Parser
 
 
 async def opened(wire: Wire, version: str) -> tuple[Parser, str]:
@@ -62,7 +62,9 @@ async def test_who_is_gone_while_a_stream_is_written_to_is_no_line_in_the_log(
 
     @server.tool
     async def drop() -> str:
-        streams[-1].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        streams[-1].setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+        )
         streams[-1].socket.close()
         return "x" * 1000
 
@@ -72,9 +74,19 @@ async def test_who_is_gone_while_a_stream_is_written_to_is_no_line_in_the_log(
                 assert isinstance(wire.stream, trio.SocketStream)
                 streams.append(wire.stream)
                 parser, path = await opened(wire, "2024-11-05")
-                await post(there, path, message("initialize", {**OPENING, "protocolVersion": "2024-11-05"}, 1))
+                await post(
+                    there,
+                    path,
+                    message(
+                        "initialize", {**OPENING, "protocolVersion": "2024-11-05"}, 1
+                    ),
+                )
                 await wire.event(parser)
-                await post(there, path, message("tools/call", {"name": "drop", "arguments": {}}, 2))
+                await post(
+                    there,
+                    path,
+                    message("tools/call", {"name": "drop", "arguments": {}}, 2),
+                )
         while b"mcp_streams 0" not in (await there.send("GET", "/metrics")).body:
             pass
     assert caplog.records == []
@@ -92,7 +104,10 @@ async def test_a_stream_that_is_not_there_is_not_found() -> None:
 
 async def test_two_clients_do_not_hear_each_other() -> None:
     async with site(make_server()) as there, there.wire() as one, there.wire() as other:
-        (parser, path), (other_parser, other_path) = await opened(one, ""), await opened(other, "")
+        (parser, path), (other_parser, other_path) = (
+            await opened(one, ""),
+            await opened(other, ""),
+        )
         await post(there, path, message("ping", id="one"))
         await post(there, other_path, message("ping", id="other"))
         assert json.loads((await one.event(parser)).data)["id"] == "one"
@@ -104,7 +119,11 @@ async def test_closing_the_stream_ends_what_runs() -> None:
     async with site(make_server(signals)) as there:
         async with there.wire() as wire:
             parser, path = await opened(wire, "2024-11-05")
-            await post(there, path, message("initialize", {**OPENING, "protocolVersion": "2024-11-05"}))
+            await post(
+                there,
+                path,
+                message("initialize", {**OPENING, "protocolVersion": "2024-11-05"}),
+            )
             await wire.event(parser)
             await post(there, path, message("tools/call", {"name": "wait"}))
             await signals.begun.wait()

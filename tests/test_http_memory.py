@@ -16,7 +16,10 @@ from http_wire import HEADERS, message, request
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc to read the memory of a process"),
+    pytest.mark.skipif(
+        not Path("/proc/self/statm").exists(),
+        reason="needs /proc to read the memory of a process",
+    ),
 ]
 
 COUNT = 10_000
@@ -24,11 +27,15 @@ ABREAST = 50
 IDLE = 5.0
 SERVER = f"""
 from mcp_trio.demo import server
-from mcp_trio.transports.http.streams import Sessions
+from mcp_trio.transports.http.sessions import Sessions
 
 Sessions.idle = {IDLE}
 """
-OPENING = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "one of many", "version": "1"}}
+OPENING = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "one of many", "version": "1"},
+}
 
 
 class Serving:
@@ -41,7 +48,11 @@ class Serving:
     @property
     def memory(self) -> int:
         """Resident bytes."""
-        pages = int(Path(f"/proc/{self._process.pid}/statm").read_text(encoding="utf-8").split()[1])
+        pages = int(
+            Path(f"/proc/{self._process.pid}/statm")
+            .read_text(encoding="utf-8")
+            .split()[1]
+        )
         return pages * 4096
 
     async def ask(self, asked: bytes, status: bytes, times: int = COUNT) -> None:
@@ -49,7 +60,9 @@ class Serving:
         for _ in range(times // ABREAST):
             await self._stream.send_all(asked * ABREAST)
             came = b""
-            while (answered := len(re.findall(rb"HTTP/1.1 \d+ ", came))) < ABREAST or not came.endswith(b"}"):
+            while (
+                answered := len(re.findall(rb"HTTP/1.1 \d+ ", came))
+            ) < ABREAST or not came.endswith(b"}"):
                 came += await self._stream.receive_some()
             assert came.count(b"HTTP/1.1 " + status) == answered == ABREAST
 
@@ -57,7 +70,9 @@ class Serving:
         """How many are open."""
         await self._stream.send_all(request("GET", "/metrics"))
         text = b""
-        while (found := re.search(rb"^mcp_sessions (\d+)\n", text, re.MULTILINE)) is None:
+        while (
+            found := re.search(rb"^mcp_sessions (\d+)\n", text, re.MULTILINE)
+        ) is None:
             text += await self._stream.receive_some()
         with trio.move_on_after(0.1):  # the rest of it
             while True:
@@ -66,7 +81,7 @@ class Serving:
 
     async def emptied(self) -> None:
         """Wait until the sessions have expired."""
-        while await self.sessions():  # noqa: ASYNC110 - another process tells nobody who does not ask
+        while await self.sessions():
             await trio.sleep(0.5)
 
 
@@ -81,15 +96,22 @@ async def serving(tmp_path: Path) -> AsyncIterator[Serving]:
         said = bytes(await process.stderr.receive_some())
         port = re.search(rb"127.0.0.1:(\d+)", said)
         assert port, said
-        async with process.stderr, await trio.open_tcp_stream("127.0.0.1", int(port[1])) as stream:
+        async with (
+            process.stderr,
+            await trio.open_tcp_stream("127.0.0.1", int(port[1])) as stream,
+        ):
             yield Serving(process, stream)
     finally:
         process.terminate()
         await process.wait()
 
 
-async def test_sessions_cost_little_and_nothing_once_they_are_gone(tmp_path: Path) -> None:
-    opening = request("POST", "/mcp", HEADERS, json.dumps(message("initialize", OPENING)).encode())
+async def test_sessions_cost_little_and_nothing_once_they_are_gone(
+    tmp_path: Path,
+) -> None:
+    opening = request(
+        "POST", "/mcp", HEADERS, json.dumps(message("initialize", OPENING)).encode()
+    )
     lost = request("POST", "/mcp", HEADERS, json.dumps(message("tools/list")).encode())
     async with serving(tmp_path) as server:
         await server.ask(opening, b"200", 500)
@@ -101,4 +123,6 @@ async def test_sessions_cost_little_and_nothing_once_they_are_gone(tmp_path: Pat
         assert await server.sessions() == COUNT
         assert (server.memory - before) / COUNT < 6 * 1024, "bytes for a session"
         await server.emptied()
-        assert server.memory < 1.1 * before, f"{server.memory / before:.3f} of what it was"
+        assert server.memory < 1.1 * before, (
+            f"{server.memory / before:.3f} of what it was"
+        )

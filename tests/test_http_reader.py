@@ -13,7 +13,16 @@ from functools import partial
 import pytest
 import trio
 import trio.testing
-from http_wire import MODERN, Signals, Wire, make_server, message, modern_headers, request, site
+from http_wire import (
+    MODERN,
+    Signals,
+    Wire,
+    make_server,
+    message,
+    modern_headers,
+    request,
+    site,
+)
 
 from mcp_trio import Access, Server
 
@@ -21,8 +30,12 @@ HAS_EPOLL = hasattr(select, "epoll")
 
 
 def call(tool: str, token: str = "", **arguments: object) -> bytes:
-    body = message("tools/call", {"name": tool, "arguments": arguments, "_meta": MODERN})
-    headers = modern_headers(body) | ({"Authorization": f"Bearer {token}"} if token else {})
+    body = message(
+        "tools/call", {"name": tool, "arguments": arguments, "_meta": MODERN}
+    )
+    headers = modern_headers(body) | (
+        {"Authorization": f"Bearer {token}"} if token else {}
+    )
     return request("POST", "/mcp", headers, json.dumps(body).encode())
 
 
@@ -44,7 +57,9 @@ def tasks() -> int:
     return trio.lowlevel.current_statistics().tasks_living
 
 
-@pytest.mark.skipif(not HAS_EPOLL, reason="where there is no epoll each connection has a task")
+@pytest.mark.skipif(
+    not HAS_EPOLL, reason="where there is no epoll each connection has a task"
+)
 async def test_connections_that_wait_for_their_clients_have_no_tasks() -> None:
     async with site(make_server()) as there, AsyncExitStack() as wires:
         before = tasks()
@@ -54,8 +69,12 @@ async def test_connections_that_wait_for_their_clients_have_no_tasks() -> None:
         assert tasks() == before
 
 
-@pytest.mark.skipif(not HAS_EPOLL, reason="where there is no epoll each connection has a task")
-async def test_a_connection_whose_request_waited_needs_no_task_again_after_one_that_did_not() -> None:
+@pytest.mark.skipif(
+    not HAS_EPOLL, reason="where there is no epoll each connection has a task"
+)
+async def test_a_connection_whose_request_waited_needs_no_task_again_after_one_that_did_not() -> (
+    None
+):
     signals = Signals()
     async with site(make_server(signals)) as there, there.wire() as wire:
         await added(wire)
@@ -72,7 +91,11 @@ async def test_a_connection_whose_request_waited_needs_no_task_again_after_one_t
 
 async def test_other_connections_are_served_while_requests_wait() -> None:
     signals = Signals()
-    async with site(make_server(signals)) as there, there.wire() as waiting, there.wire() as other:
+    async with (
+        site(make_server(signals)) as there,
+        there.wire() as waiting,
+        there.wire() as other,
+    ):
         await waiting.send(call("wait") + ADD)
         await signals.begun.wait()
         for _ in range(3):
@@ -114,7 +137,11 @@ async def test_who_does_not_read_holds_up_nobody() -> None:
 async def test_without_epoll_all_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(select, "epoll", raising=False)
     signals = Signals()
-    async with site(make_server(signals)) as there, there.wire() as waiting, there.wire() as other:
+    async with (
+        site(make_server(signals)) as there,
+        there.wire() as waiting,
+        there.wire() as other,
+    ):
         await waiting.send(call("wait") + ADD)
         await signals.begun.wait()
         await other.send(ADD * 3)
@@ -128,7 +155,9 @@ async def test_without_epoll_all_is_the_same(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("waits", [0, 0.01])
 @pytest.mark.parametrize("turn", ["its task's", "the reader's"])
-async def test_a_tool_that_leaves_a_cancel_scope_open_spoils_no_other_request(waits: float, turn: str) -> None:
+async def test_a_tool_that_leaves_a_cancel_scope_open_spoils_no_other_request(
+    waits: float, turn: str
+) -> None:
     server = Server("leaky")
 
     @server.tool
@@ -154,7 +183,9 @@ async def test_a_tool_that_leaves_a_cancel_scope_open_spoils_no_other_request(wa
             await wire.send(call("leaky", wait=waits))
             assert await answered(wire) == "ok"
             await other.send(call("slow"))
-            assert await answered(other) == "slow"  # meanwhile the scope that was left open has ended
+            assert (
+                await answered(other) == "slow"
+            )  # meanwhile the scope that was left open has ended
             await added(other)
         async with there.wire() as another:
             await added(another)
@@ -194,10 +225,16 @@ async def test_who_sends_without_end_starves_nobody() -> None:
             is_flooded.set()
         return "flooded"
 
-    async with site(server) as there, there.wire() as other, trio.open_nursery() as nursery:
+    async with (
+        site(server) as there,
+        there.wire() as other,
+        trio.open_nursery() as nursery,
+    ):
         await added(other)
         flood = [sys.executable, "-c", FLOOD, str(there.port)]
-        nursery.start_soon(partial(trio.run_process, flood, stdin=call("flooded") * 1_000, check=False))
+        nursery.start_soon(
+            partial(trio.run_process, flood, stdin=call("flooded") * 1_000, check=False)
+        )
         await is_flooded.wait()
         for _ in range(10):
             await added(other)
@@ -258,7 +295,9 @@ async def test_what_has_come_when_the_server_stops_is_answered(tool: str) -> Non
             await added(wire)
         for wire in wires:
             assert isinstance(wire.stream, trio.SocketStream)
-            os.write(wire.stream.socket.fileno(), asked)  # and nothing is read before the server stops
+            os.write(
+                wire.stream.socket.fileno(), asked
+            )  # and nothing is read before the server stops
         there.stopping.set()
         await trio.testing.wait_all_tasks_blocked()
         signals.go.set()
@@ -267,7 +306,9 @@ async def test_what_has_come_when_the_server_stops_is_answered(tool: str) -> Non
             assert await wire.ended()
 
 
-async def test_a_request_whose_token_is_verified_when_the_server_stops_is_answered() -> None:
+async def test_a_request_whose_token_is_verified_when_the_server_stops_is_answered() -> (
+    None
+):
     signals = Signals()
 
     async def verify(token: str) -> str:

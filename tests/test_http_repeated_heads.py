@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_trio.transports.http.endpoint import Head, Reply, refusal
-from mcp_trio.transports.http.parsing import RequestParser
+from mcp_trio.transports.http.messages import Head, Reply, refusal
+from mcp_trio.transports.http.parser import RequestParser
 
 HEAD = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n"
 REFUSED = refusal(421, "no")
@@ -20,7 +20,11 @@ def sized(body: bytes, head: bytes = HEAD) -> bytes:
 
 
 def chunked(body: bytes) -> bytes:
-    return b"%bTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (HEAD, len(body), body)
+    return b"%bTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (
+        HEAD,
+        len(body),
+        body,
+    )
 
 
 def read(pieces: list[bytes], *, forgetful: bool = False) -> list[object]:
@@ -33,14 +37,33 @@ def read(pieces: list[bytes], *, forgetful: bool = False) -> list[object]:
         if parser.failed:
             break
     requests = [
-        (one.method, one.target, one.headers, bytes(one.body), one.refused, one.keeps_alive, one.upgrade, one.route)
+        (
+            one.method,
+            one.target,
+            one.headers,
+            bytes(one.body),
+            one.refused,
+            one.keeps_alive,
+            one.upgrade,
+            one.route,
+        )
         for one in parser.requests
     ]
     return [requests, parser.stage, parser.failed, parser.expects, parser.rest]
 
 
 # What begins, ends or looks like a head, and bodies that do.
-TRICKY = (b"ab", b"cd", b"\r\n", b"\r\n\r\n", b"\n\n", b"a\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", sized(b"ab"), b"x" * 50)
+TRICKY = (
+    b"ab",
+    b"cd",
+    b"\r\n",
+    b"\r\n\r\n",
+    b"\n\n",
+    b"a\r\n\r\n",
+    b"GET / HTTP/1.1\r\n\r\n",
+    sized(b"ab"),
+    b"x" * 50,
+)
 BODIES = st.sampled_from(TRICKY)
 MESSAGES = st.one_of(
     BODIES.map(sized),
@@ -51,7 +74,9 @@ MESSAGES = st.one_of(
     BODIES.map(lambda body: b"\r\n\r\n" + sized(body)),
     BODIES.map(lambda body: sized(body, HEAD + b"Expect: 100-continue\r\n")),
     BODIES.map(lambda body: sized(body, HEAD + b"Connection: close\r\n")),
-    BODIES.map(lambda body: sized(body, HEAD + b"Upgrade: h2c\r\nConnection: Upgrade\r\n")),
+    BODIES.map(
+        lambda body: sized(body, HEAD + b"Upgrade: h2c\r\nConnection: Upgrade\r\n")
+    ),
     BODIES,
 )
 
@@ -74,7 +99,11 @@ def test_read_in_any_pieces(messages: list[bytes], cuts: list[int]) -> None:
 @pytest.mark.parametrize("body", TRICKY)
 def test_the_same_head_with_any_body(body: bytes) -> None:
     other = bytes(reversed(body))
-    assert [one[3] for one in read([sized(body), sized(other), sized(body)])[0]] == [body, other, body]
+    assert [one[3] for one in read([sized(body), sized(other), sized(body)])[0]] == [
+        body,
+        other,
+        body,
+    ]
 
 
 def test_what_follows_a_body_belongs_to_the_next_request() -> None:

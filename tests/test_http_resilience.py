@@ -15,9 +15,19 @@ from typing import Any
 
 import pytest
 import trio
-from http_wire import MODERN, VENDOR, Response, Site, Wire, make_server, message, request
+from http_wire import (
+    MODERN,
+    VENDOR,
+    Response,
+    Site,
+    Wire,
+    make_server,
+    message,
+    request,
+)
 
-from mcp_trio.client import Client, connect
+from mcp_trio.client.client import Client
+from mcp_trio.client.target import connect
 
 PROJECT = Path(__file__).resolve().parent.parent
 PATIENCE = 10
@@ -84,16 +94,29 @@ class Started(Site):
         assert await self.process.wait() == -signal.SIGKILL
 
     async def book(self, city: str = "Rome", **again: Any) -> Response:
-        params = {"name": "book", "arguments": {"city": city}, "_meta": CAPABLE, **again}
+        params = {
+            "name": "book",
+            "arguments": {"city": city},
+            "_meta": CAPABLE,
+            **again,
+        }
         return await self.modern("tools/call", params)
 
 
 @asynccontextmanager
-async def started(file: Path, secret: str | None = SECRET, port: int = 0) -> AsyncIterator[Started]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MCP_TRIO_")}
+async def started(
+    file: Path, secret: str | None = SECRET, port: int = 0
+) -> AsyncIterator[Started]:
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("MCP_TRIO_")
+    }
     environment |= {"MCP_TRIO_SECRET": secret} if secret is not None else {}
     command = [sys.executable, "-m", "mcp_trio", "run", str(file), "--http", str(port)]
-    process = await trio.lowlevel.open_process(command, cwd=PROJECT, env=environment, stderr=subprocess.PIPE)
+    process = await trio.lowlevel.open_process(
+        command, cwd=PROJECT, env=environment, stderr=subprocess.PIPE
+    )
     assert process.stderr is not None
     try:
         told = b""
@@ -131,11 +154,15 @@ def booked(response: Response, begun: Started, ended: Started) -> bool:
     processes = f"begun in {begun.process.pid}, ended in {ended.process.pid}"
     result = response.json["result"]
     assert result["resultType"] == "complete"
-    return bool(result["content"][0]["text"] == f"2 seats to Rome on Monday, {processes}")
+    return bool(
+        result["content"][0]["text"] == f"2 seats to Rome on Monday, {processes}"
+    )
 
 
 @pytest.mark.parametrize("same_port", [True, False])
-async def test_a_conversation_survives_the_death_of_its_process(file: Path, same_port: bool) -> None:
+async def test_a_conversation_survives_the_death_of_its_process(
+    file: Path, same_port: bool
+) -> None:
     async with started(file) as one:
         async with one.wire():  # a connection that is open when the process dies
             first = await one.book()
@@ -146,7 +173,9 @@ async def test_a_conversation_survives_the_death_of_its_process(file: Path, same
             await two.kill()
             async with started(file, port=one.port if same_port else 0) as three:
                 # The first answer is in the state, where the second process has put it.
-                assert booked(await three.book(**answer(second, name="Monday")), one, three)
+                assert booked(
+                    await three.book(**answer(second, name="Monday")), one, three
+                )
 
 
 async def test_two_processes_answer_in_turn(file: Path) -> None:
@@ -179,7 +208,9 @@ async def test_another_process_checks_what_a_state_is_for(file: Path) -> None:
         assert "belongs to another request" in refused.json["error"]["message"]
 
 
-async def test_a_session_ends_with_its_process_and_the_client_is_told_to_open_another(file: Path) -> None:
+async def test_a_session_ends_with_its_process_and_the_client_is_told_to_open_another(
+    file: Path,
+) -> None:
     async with started(file) as one:
         session = await one.open_session()
         assert (await one.post(message("ping"), session)).status == 200
@@ -189,10 +220,19 @@ async def test_a_session_ends_with_its_process_and_the_client_is_told_to_open_an
         assert (await two.post(message("ping"), await two.open_session())).status == 200
 
 
-async def test_calls_that_run_when_the_process_is_killed_end_at_once(file: Path) -> None:
+async def test_calls_that_run_when_the_process_is_killed_end_at_once(
+    file: Path,
+) -> None:
     async with started(file) as one, one.wire() as wire:
         session = await one.open_session()
-        await wire.send(request("POST", "/mcp", session, json.dumps(message("tools/call", {"name": "block"})).encode()))
+        await wire.send(
+            request(
+                "POST",
+                "/mcp",
+                session,
+                json.dumps(message("tools/call", {"name": "block"})).encode(),
+            )
+        )
         async with connect(f"http://127.0.0.1:{one.port}/mcp") as client:
             await all_block(client, 1)
         await one.kill()
@@ -209,14 +249,23 @@ async def wire_is_lost(wire: Wire) -> bool:
 # Tools that block
 
 CALLS, PINGS = 50, 21
-WAYS = [("http", "2025-11-25"), ("http", "2026-07-28"), ("ws", "2025-11-25"), ("stdio", "2025-11-25")]
+WAYS = [
+    ("http", "2025-11-25"),
+    ("http", "2026-07-28"),
+    ("ws", "2025-11-25"),
+    ("stdio", "2025-11-25"),
+]
 
 
 @asynccontextmanager
-async def clients(file: Path, way: str, revision: str) -> AsyncIterator[tuple[Client, Client]]:
+async def clients(
+    file: Path, way: str, revision: str
+) -> AsyncIterator[tuple[Client, Client]]:
     """Two clients of one process; on stdio, where there can be but one, it is that one twice."""
     if way == "stdio":
-        async with connect([sys.executable, "-m", "mcp_trio", "run", str(file)], revision) as client:
+        async with connect(
+            [sys.executable, "-m", "mcp_trio", "run", str(file)], revision
+        ) as client:
             yield client, client
         return
     async with started(file) as there:
@@ -239,7 +288,9 @@ async def seconds_of_a_ping(client: Client, revision: str) -> float:
 
 
 @pytest.mark.parametrize(("way", "revision"), WAYS)
-async def test_a_ping_is_answered_while_fifty_tools_block(file: Path, way: str, revision: str) -> None:
+async def test_a_ping_is_answered_while_fifty_tools_block(
+    file: Path, way: str, revision: str
+) -> None:
     replies: list[str] = []
 
     async def block(client: Client) -> None:
@@ -251,7 +302,9 @@ async def test_a_ping_is_answered_while_fifty_tools_block(file: Path, way: str, 
                 for _ in range(CALLS):
                     nursery.start_soon(block, caller)
                 await all_block(pinger, CALLS)
-                times = [await seconds_of_a_ping(pinger, revision) for _ in range(PINGS)]
+                times = [
+                    await seconds_of_a_ping(pinger, revision) for _ in range(PINGS)
+                ]
                 assert replies == []  # all of them still block
                 await pinger.call_tool("release")
             assert replies == ["done"] * CALLS

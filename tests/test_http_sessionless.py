@@ -36,7 +36,9 @@ def make_server() -> Server:
 
 
 @pytest.mark.parametrize("version", OLDER)
-async def test_a_request_that_says_its_revision_is_served_in_it_and_makes_no_session(version: str) -> None:
+async def test_a_request_that_says_its_revision_is_served_in_it_and_makes_no_session(
+    version: str,
+) -> None:
     async with site(make_server()) as there:
         response = await there.post(message("tools/call", ADD), said(version))
         assert response.status == 200
@@ -45,24 +47,43 @@ async def test_a_request_that_says_its_revision_is_served_in_it_and_makes_no_ses
         assert "resultType" not in result
         assert "mcp-session-id" not in response.headers
         assert (await there.post(message("ping"), said(version))).json["result"] == {}
-        assert (await there.post(message("server/discover"), said(version))).json["error"]["code"] == -32601
+        assert (await there.post(message("server/discover"), said(version))).json[
+            "error"
+        ]["code"] == -32601
 
 
 async def test_an_opening_that_says_its_revision_opens_a_session_all_the_same() -> None:
-    opening = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    opening = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"},
+    }
     async with site(make_server()) as there:
         opened = await there.post(message("initialize", opening), said("2025-11-25"))
-        session = {**said("2025-06-18"), "Mcp-Session-Id": opened.headers["mcp-session-id"]}
+        session = {
+            **said("2025-06-18"),
+            "Mcp-Session-Id": opened.headers["mcp-session-id"],
+        }
         assert opened.json["result"]["protocolVersion"] == "2025-06-18"
         assert (await there.post(message("ping"), session)).status == 200
-        assert (await there.post(message("ping"), {**session, "MCP-Protocol-Version": "2025-11-25"})).status == 400
+        assert (
+            await there.post(
+                message("ping"), {**session, "MCP-Protocol-Version": "2025-11-25"}
+            )
+        ).status == 400
 
 
 async def test_only_requests_and_notifications_do_without_a_session() -> None:
     async with site(make_server()) as there:
         headers = said("2025-11-25")
-        assert (await there.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, headers)).status == 202
-        assert (await there.post({"jsonrpc": "2.0", "id": 1, "result": {}}, headers)).status == 400
+        assert (
+            await there.post(
+                {"jsonrpc": "2.0", "method": "notifications/initialized"}, headers
+            )
+        ).status == 202
+        assert (
+            await there.post({"jsonrpc": "2.0", "id": 1, "result": {}}, headers)
+        ).status == 400
         assert (await there.send("GET", "/mcp", headers)).status == 400
         assert (await there.send("DELETE", "/mcp", headers)).status == 400
         assert (await there.post(message("ping"), said("1900-01-01"))).status == 400
@@ -73,8 +94,14 @@ async def test_nothing_is_kept_of_what_has_no_session() -> None:
     server.add_resource("notes://one", lambda: "text", name="one")
     headers = said("2025-11-25")
     async with site(server) as there:
-        assert (await there.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, headers)).status == 202
-        refused = await there.post(message("resources/subscribe", {"uri": "notes://one"}), headers)
+        assert (
+            await there.post(
+                {"jsonrpc": "2.0", "method": "notifications/initialized"}, headers
+            )
+        ).status == 202
+        refused = await there.post(
+            message("resources/subscribe", {"uri": "notes://one"}), headers
+        )
         assert "a session is wanted" in refused.json["error"]["message"]
         assert server.subscriptions._conversations == {}
 
@@ -86,9 +113,13 @@ async def test_a_batch_where_the_revision_has_them() -> None:
         assert (await there.post(batch, said("2025-11-25"))).status == 400
 
 
-async def test_a_question_is_refused_for_nothing_is_known_of_what_the_client_can() -> None:
+async def test_a_question_is_refused_for_nothing_is_known_of_what_the_client_can() -> (
+    None
+):
     async with site(make_server()) as there:
-        response = await there.post(message("tools/call", {"name": "ask", "arguments": {}}), said("2025-11-25"))
+        response = await there.post(
+            message("tools/call", {"name": "ask", "arguments": {}}), said("2025-11-25")
+        )
         assert "elicitation" in response.json["result"]["content"][0]["text"]
         assert response.json["result"]["isError"]
 

@@ -7,15 +7,25 @@ import trio
 from http_wire import HEADERS, Signals, Site, Wire, make_server, message, request, site
 
 from mcp_trio import Context, Principal, Server
-from mcp_trio.client_sse import Parser
-from mcp_trio.transports.http import streams
-from mcp_trio.transports.http.streams import HttpSession, Sessions, Stream
+from mcp_trio.client.event_parser import Parser
+from mcp_trio.transports.http.event_stream import HIGH_WATER, HISTORY_BYTES, Stream
+from mcp_trio.transports.http.sessions import HttpSession, Sessions
 
 RESUMING = ["2025-03-26", "2025-06-18", "2025-11-25"]
 
 
-async def call(wire: Wire, session: dict[str, str], name: str, arguments: object = None, id: object = 7) -> None:
-    body = message("tools/call", {"name": name, "arguments": arguments or {}, "_meta": {"progressToken": "p"}}, id)
+async def call(
+    wire: Wire,
+    session: dict[str, str],
+    name: str,
+    arguments: object = None,
+    id: object = 7,
+) -> None:
+    body = message(
+        "tools/call",
+        {"name": name, "arguments": arguments or {}, "_meta": {"progressToken": "p"}},
+        id,
+    )
     await wire.send(request("POST", "/mcp", session, json.dumps(body).encode()))
 
 
@@ -23,7 +33,10 @@ async def call(wire: Wire, session: dict[str, str], name: str, arguments: object
 async def test_a_session_from_its_opening_to_its_end(version: str) -> None:
     async with site(make_server()) as there:
         session = await there.open_session(version)
-        reply = await there.post(message("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}), session)
+        reply = await there.post(
+            message("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}),
+            session,
+        )
         assert reply.headers["content-type"] == "application/json"
         assert reply.json["id"] == 1
         assert (await there.send("DELETE", "/mcp", session)).status == 204
@@ -36,16 +49,27 @@ async def test_an_id_is_wanted_and_has_to_be_known() -> None:
         missing = await there.post(message("ping"))
         assert missing.status == 400
         assert "Mcp-Session-Id" in missing.json["error"]["message"]
-        assert (await there.post(message("ping"), {"Mcp-Session-Id": "x"})).status == 404
-        assert (await there.post({"jsonrpc": "2.0", "method": "notifications/initialized"})).status == 400
+        assert (
+            await there.post(message("ping"), {"Mcp-Session-Id": "x"})
+        ).status == 404
+        assert (
+            await there.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        ).status == 400
 
 
-@pytest.mark.parametrize(("version", "status"), [(None, 200), ("2025-11-25", 200), ("2025-06-18", 400), ("1900", 400)])
-async def test_the_version_is_the_one_agreed_on(version: str | None, status: int) -> None:
+@pytest.mark.parametrize(
+    ("version", "status"),
+    [(None, 200), ("2025-11-25", 200), ("2025-06-18", 400), ("1900", 400)],
+)
+async def test_the_version_is_the_one_agreed_on(
+    version: str | None, status: int
+) -> None:
     async with site(make_server()) as there:
         session = await there.open_session("2025-11-25")
         del session["MCP-Protocol-Version"]
-        headers = session if version is None else {**session, "MCP-Protocol-Version": version}
+        headers = (
+            session if version is None else {**session, "MCP-Protocol-Version": version}
+        )
         assert (await there.post(message("ping"), headers)).status == status
 
 
@@ -53,15 +77,27 @@ async def test_errors_of_requests_are_200_and_what_is_no_request_is_400() -> Non
     async with site(make_server()) as there:
         session = await there.open_session()
         assert (await there.post(message("nosuch"), session)).status == 200
-        assert (await there.post(message("tools/call", {"name": "nosuch"}), session)).status == 200
-        for bad in (b"{", b"[]", b"\xff", b"[" * 100_000, {"id": 1}, {"jsonrpc": "2.0", "id": None, "method": "ping"}):
+        assert (
+            await there.post(message("tools/call", {"name": "nosuch"}), session)
+        ).status == 200
+        for bad in (
+            b"{",
+            b"[]",
+            b"\xff",
+            b"[" * 100_000,
+            {"id": 1},
+            {"jsonrpc": "2.0", "id": None, "method": "ping"},
+        ):
             assert (await there.post(bad, session)).status == 400
         assert (await there.post(message("ping"), session)).status == 200
 
 
 async def test_a_refused_opening_leaves_no_session() -> None:
     async with site(make_server()) as there:
-        assert "mcp-session-id" not in (await there.post(message("initialize", {}))).headers
+        assert (
+            "mcp-session-id"
+            not in (await there.post(message("initialize", {}))).headers
+        )
         assert b"mcp_sessions 0" in (await there.send("GET", "/metrics")).body
 
 
@@ -69,12 +105,22 @@ async def test_batches_get_one_array_or_202() -> None:
     async with site(make_server()) as there:
         session = await there.open_session("2025-03-26")
         note = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
-        calls = [message("ping", id=1), note, message("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}, 2)]
-        assert sorted(reply["id"] for reply in (await there.post(calls, session)).json) == [1, 2]
+        calls = [
+            message("ping", id=1),
+            note,
+            message("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}, 2),
+        ]
+        assert sorted(
+            reply["id"] for reply in (await there.post(calls, session)).json
+        ) == [1, 2]
         assert (await there.post([note, note], session)).status == 202
         assert (await there.post([], session)).status == 400
-        streamed = message("tools/call", {"name": "steps", "_meta": {"progressToken": 1}}, 3)
-        *steps, replies = (await there.post([message("ping", id=4), streamed], session)).messages
+        streamed = message(
+            "tools/call", {"name": "steps", "_meta": {"progressToken": 1}}, 3
+        )
+        *steps, replies = (
+            await there.post([message("ping", id=4), streamed], session)
+        ).messages
         assert [step["method"] for step in steps] == ["notifications/progress"] * 3
         assert sorted(reply["id"] for reply in replies) == [3, 4]
 
@@ -83,7 +129,9 @@ async def test_batches_get_one_array_or_202() -> None:
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", *RESUMING])
-async def test_a_reply_is_a_stream_when_there_is_something_to_say_before(version: str) -> None:
+async def test_a_reply_is_a_stream_when_there_is_something_to_say_before(
+    version: str,
+) -> None:
     async with site(make_server()) as there:
         session = await there.open_session(version)
         body = message("tools/call", {"name": "steps", "_meta": {"progressToken": "p"}})
@@ -91,19 +139,30 @@ async def test_a_reply_is_a_stream_when_there_is_something_to_say_before(version
         assert response.headers["content-type"] == "text/event-stream"
         assert response.headers["x-accel-buffering"] == "no"
         assert response.headers["cache-control"] == "no-store"
-        assert [one.get("method", "reply") for one in response.messages] == ["notifications/progress"] * 3 + ["reply"]
-        assert response.body.startswith(b"id: 0-0\ndata: \n\n") == (version == "2025-11-25")
+        assert [one.get("method", "reply") for one in response.messages] == [
+            "notifications/progress"
+        ] * 3 + ["reply"]
+        assert response.body.startswith(b"id: 0-0\ndata: \n\n") == (
+            version == "2025-11-25"
+        )
         assert (b"id: " in response.body) == (version in RESUMING)
 
 
 async def test_who_takes_no_stream_gets_the_reply_alone() -> None:
     async with site(make_server()) as there:
         session = {**await there.open_session(), "Accept": "application/json"}
-        response = await there.post(message("tools/call", {"name": "steps", "_meta": {"progressToken": 1}}), session)
+        response = await there.post(
+            message("tools/call", {"name": "steps", "_meta": {"progressToken": 1}}),
+            session,
+        )
         assert response.json["id"] == 1
 
 
-ACCEPT = ["text/event-stream", "text/event-stream, application/json", "text/event-stream, */*"]
+ACCEPT = [
+    "text/event-stream",
+    "text/event-stream, application/json",
+    "text/event-stream, */*",
+]
 
 
 @pytest.mark.parametrize("accept", ACCEPT)
@@ -113,7 +172,9 @@ async def test_who_would_rather_have_a_stream_gets_one(accept: str) -> None:
         for tool in ({"name": "add", "arguments": {"a": 1, "b": 2}}, {"name": "steps"}):
             response = await there.post(message("tools/call", tool), session)
             assert [one["id"] for one in response.messages] == [1]
-        assert (await there.post(message("nosuch"), session)).headers["content-type"] == "application/json"
+        assert (await there.post(message("nosuch"), session)).headers[
+            "content-type"
+        ] == "application/json"
 
 
 async def test_announcements_come_on_the_stream_of_get() -> None:
@@ -125,7 +186,9 @@ async def test_announcements_come_on_the_stream_of_get() -> None:
             await wire.chunk()
             there.server.remove_tool("add")
             event = await wire.event(Parser())
-            assert json.loads(event.data)["method"] == "notifications/tools/list_changed"
+            assert (
+                json.loads(event.data)["method"] == "notifications/tools/list_changed"
+            )
 
 
 async def test_of_two_streams_of_get_one_hears_and_the_other_takes_over() -> None:
@@ -169,7 +232,9 @@ async def test_who_was_cut_off_comes_back_for_the_rest(version: str) -> None:
 async def test_one_streams_messages_are_not_replayed_on_another() -> None:
     async with site(make_server()) as there:
         session = await there.open_session()
-        body = message("tools/call", {"name": "steps", "_meta": {"progressToken": "p"}}, 1)
+        body = message(
+            "tools/call", {"name": "steps", "_meta": {"progressToken": "p"}}, 1
+        )
         await there.post(body, session)
         await there.post({**body, "id": 2}, session)
         replayed = await there.send("GET", "/mcp", {**session, "Last-Event-ID": "0-3"})
@@ -179,8 +244,13 @@ async def test_one_streams_messages_are_not_replayed_on_another() -> None:
 async def test_another_session_does_not_get_at_a_stream() -> None:
     async with site(make_server()) as there:
         one, other = await there.open_session(), await there.open_session()
-        await there.post(message("tools/call", {"name": "steps", "_meta": {"progressToken": "p"}}), one)
-        assert (await there.send("GET", "/mcp", {**other, "Last-Event-ID": "1-1"})).status == 400
+        await there.post(
+            message("tools/call", {"name": "steps", "_meta": {"progressToken": "p"}}),
+            one,
+        )
+        assert (
+            await there.send("GET", "/mcp", {**other, "Last-Event-ID": "1-1"})
+        ).status == 400
 
 
 async def test_a_cancelled_request_ends_without_a_reply() -> None:
@@ -190,7 +260,11 @@ async def test_a_cancelled_request_ends_without_a_reply() -> None:
         async with there.wire() as wire:
             await call(wire, session, "wait")
             await signals.begun.wait()
-            cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
+            cancel = {
+                "jsonrpc": "2.0",
+                "method": "notifications/cancelled",
+                "params": {"requestId": 7},
+            }
             assert (await there.post(cancel, session)).status == 202
             assert (await wire.response()).messages == []
             assert signals.cleaned.is_set()
@@ -234,7 +308,11 @@ async def asking_server() -> Server:
 async def answer(there: Site, session: dict[str, str], question: str) -> None:
     asked = json.loads(question)
     assert asked["method"] == "roots/list"
-    result = {"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": [{"uri": "file:///here"}]}}
+    result = {
+        "jsonrpc": "2.0",
+        "id": asked["id"],
+        "result": {"roots": [{"uri": "file:///here"}]},
+    }
     assert (await there.post(result, session)).status == 202
 
 
@@ -250,30 +328,50 @@ async def test_questions_are_answered_by_other_posts(streams: bool) -> None:
             if streams:
                 await wire.head()
             parser = Parser()
-            await answer(there, session, (await (wire if streams else news).event(parser)).data)
-            reply = json.loads((await wire.event(parser)).data) if streams else (await wire.response()).json
+            await answer(
+                there, session, (await (wire if streams else news).event(parser)).data
+            )
+            reply = (
+                json.loads((await wire.event(parser)).data)
+                if streams
+                else (await wire.response()).json
+            )
             assert reply["result"]["content"][0]["text"] == "file:///here"
 
 
 async def test_modern_requests_are_served_beside_a_session() -> None:
     async with site(make_server()) as there:
         session = await there.open_session()
-        assert (await there.modern("tools/list", **{"Mcp-Session-Id": session["Mcp-Session-Id"]})).status == 200
-        assert (await there.modern("tools/list", **{"Mcp-Session-Id": "unknown"})).status == 200
+        assert (
+            await there.modern(
+                "tools/list", **{"Mcp-Session-Id": session["Mcp-Session-Id"]}
+            )
+        ).status == 200
+        assert (
+            await there.modern("tools/list", **{"Mcp-Session-Id": "unknown"})
+        ).status == 200
 
 
 async def test_clients_that_open_a_session_twice_are_refused() -> None:
     async with site(make_server()) as there:
         session = await there.open_session()
-        opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+        opening = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"},
+        }
         assert (await there.post(message("initialize", opening), session)).status == 400
-        assert (await there.post(message("initialize", opening), {**HEADERS})).status == 200
+        assert (
+            await there.post(message("initialize", opening), {**HEADERS})
+        ).status == 200
 
 
 # The store and the streams, without a network
 
 
-def opened(sessions: Sessions, now: float, principal: Principal | None = None) -> HttpSession | None:
+def opened(
+    sessions: Sessions, now: float, principal: Principal | None = None
+) -> HttpSession | None:
     server = Server("there")
     session = HttpSession(server)
     session.principal = principal
@@ -342,7 +440,7 @@ async def test_history_is_bounded_and_its_last_event_is_kept() -> None:
     stream = Stream(b"1")
     for number in range(1000):
         stream.send(b"%d" % number)
-    stream.send(b"x" * streams.HISTORY_BYTES)
+    stream.send(b"x" * HISTORY_BYTES)
     stream.close()
     reader = object()
     stream.attach(reader, 0)
@@ -350,11 +448,13 @@ async def test_history_is_bounded_and_its_last_event_is_kept() -> None:
     assert await stream.take(reader) == b""
 
 
-async def test_a_stream_whose_client_does_not_read_makes_those_wait_who_fill_it() -> None:
+async def test_a_stream_whose_client_does_not_read_makes_those_wait_who_fill_it() -> (
+    None
+):
     stream = Stream(b"1")
     reader = object()
     stream.attach(reader)
-    stream.send(b"x" * streams.HIGH_WATER)
+    stream.send(b"x" * HIGH_WATER)
     with trio.move_on_after(0) as waited:
         await stream.drained()
     assert waited.cancelled_caught
@@ -373,7 +473,10 @@ async def test_a_connection_can_be_let_go_and_the_rest_is_fetched_later() -> Non
     stream.send(b"{}")
     stream.close()
     stream.attach(later, 0)
-    assert await stream.take(later) == b"id: 1-0\ndata: \n\nevent: message\nid: 1-1\ndata: {}\n\n"
+    assert (
+        await stream.take(later)
+        == b"id: 1-0\ndata: \n\nevent: message\nid: 1-1\ndata: {}\n\n"
+    )
 
 
 async def test_a_tool_can_let_the_connection_go_and_is_asked_for_the_rest() -> None:

@@ -3,18 +3,41 @@
 from typing import Any
 
 import pytest
-from checked import ALL, MODERN, NEWEST, OPENING, connect, initialize, modern, notification, opened, raw, request
+from checked import (
+    ALL,
+    MODERN,
+    NEWEST,
+    OPENING,
+    connect,
+    initialize,
+    modern,
+    notification,
+    opened,
+    raw,
+    request,
+)
 
 from mcp_trio import Icon, Server
-from mcp_trio.client import RemoteError
+from mcp_trio.client.errors import RemoteError
 
 NEWEST_OPENING = OPENING[-1]
 
 
 def a_server(**options: Any) -> Server:
     icons = [Icon("https://example.com/icon.png", mime_type="image/png")]
-    options = {"title": "The Server", "description": "Serves.", "icons": icons, **options}
-    server = Server("server", "1.2", website_url="https://example.com", instructions="Be kind.", **options)
+    options = {
+        "title": "The Server",
+        "description": "Serves.",
+        "icons": icons,
+        **options,
+    }
+    server = Server(
+        "server",
+        "1.2",
+        website_url="https://example.com",
+        instructions="Be kind.",
+        **options,
+    )
 
     @server.tool
     async def hello() -> str:
@@ -37,22 +60,31 @@ async def test_another_version_gets_the_newest_that_opens(version: str) -> None:
 
 
 @pytest.mark.parametrize("revision", OPENING)
-async def test_the_server_says_who_it_is_in_the_fields_of_the_revision(revision: str) -> None:
+async def test_the_server_says_who_it_is_in_the_fields_of_the_revision(
+    revision: str,
+) -> None:
     async with connect(a_server(), revision) as client:
         info = client.server["serverInfo"]
         instructions = client.server.get("instructions")
     wanted = {"name", "version"}
     wanted |= {"title"} if revision >= "2025-06-18" else set()
-    wanted |= {"description", "icons", "websiteUrl"} if revision >= "2025-11-25" else set()
+    wanted |= (
+        {"description", "icons", "websiteUrl"} if revision >= "2025-11-25" else set()
+    )
     assert info.keys() == wanted
     assert instructions == (None if revision == "2024-10-07" else "Be kind.")
 
 
 @pytest.mark.parametrize("revision", OPENING)
-async def test_capabilities_are_what_the_server_has_and_the_revision_names(revision: str) -> None:
+async def test_capabilities_are_what_the_server_has_and_the_revision_names(
+    revision: str,
+) -> None:
     server = a_server()
     async with connect(server, revision) as client:
-        assert client.server["capabilities"] == {"tools": {"listChanged": True}, "logging": {}}
+        assert client.server["capabilities"] == {
+            "tools": {"listChanged": True},
+            "logging": {},
+        }
 
     @server.prompt
     async def ask(about: str) -> str:
@@ -69,15 +101,23 @@ async def test_capabilities_are_what_the_server_has_and_the_revision_names(revis
     completions = {"completions"} if revision >= "2025-03-26" else set()
     async with connect(server, revision) as client:
         capabilities = client.server["capabilities"]
-    assert capabilities.keys() == {"tools", "logging", "prompts", "resources"} | completions
+    assert (
+        capabilities.keys()
+        == {"tools", "logging", "prompts", "resources"} | completions
+    )
     assert capabilities["resources"] == {"subscribe": True, "listChanged": True}
 
 
 async def test_nothing_but_ping_is_answered_before_initialize() -> None:
     async with raw(a_server(), NEWEST_OPENING) as client:
-        pong, early = await client.exchange(request(0, "ping"), request(1, "tools/list"))
+        pong, early = await client.exchange(
+            request(0, "ping"), request(1, "tools/list")
+        )
         assert pong == {"jsonrpc": "2.0", "id": 0, "result": {}}
-        assert early["error"] == {"code": -32600, "message": "Invalid request: tools/list before initialize"}
+        assert early["error"] == {
+            "code": -32600,
+            "message": "Invalid request: tools/list before initialize",
+        }
         assert await client.exchange(notification("notifications/initialized")) == []
         (late,) = await client.exchange(initialize(NEWEST_OPENING))
         assert "result" in late
@@ -87,7 +127,10 @@ async def test_nothing_but_ping_is_answered_before_initialize() -> None:
 async def test_initialize_comes_once(revision: str) -> None:
     async with opened(a_server(), revision) as client:
         (reply,) = await client.exchange(initialize(OPENING[0], id=2))
-        assert reply["error"] == {"code": -32600, "message": "Invalid request: this session was initialized before"}
+        assert reply["error"] == {
+            "code": -32600,
+            "message": "Invalid request: this session was initialized before",
+        }
         (pong,) = await client.exchange(request(3, "ping"))
         assert pong["result"] == {}
 
@@ -105,12 +148,17 @@ async def test_initialize_lacks_something(without: str, message: str) -> None:
     del opening["params"][without]
     async with raw(a_server(), NEWEST_OPENING) as client:
         (refused,) = await client.exchange(opening)
-        assert refused["error"] == {"code": -32602, "message": f"Invalid params: {message}"}
+        assert refused["error"] == {
+            "code": -32602,
+            "message": f"Invalid params: {message}",
+        }
         (reply,) = await client.exchange(initialize(NEWEST_OPENING))
         assert "result" in reply
 
 
-async def test_requests_are_served_when_the_client_forgets_to_say_that_it_is_ready() -> None:
+async def test_requests_are_served_when_the_client_forgets_to_say_that_it_is_ready() -> (
+    None
+):
     async with raw(a_server(), "2025-06-18") as client:
         await client.exchange(initialize("2025-06-18"))
         (reply,) = await client.exchange(request(1, "tools/list"))
@@ -129,9 +177,13 @@ async def test_discover_says_what_is_spoken() -> None:
 
 
 @pytest.mark.parametrize("method", ["server/discover", "tools/list"])
-async def test_an_unknown_version_is_answered_with_those_that_are_spoken(method: str) -> None:
+async def test_an_unknown_version_is_answered_with_those_that_are_spoken(
+    method: str,
+) -> None:
     async with raw(a_server(), NEWEST) as client:
-        (reply,) = await client.exchange(modern(1, method, protocolVersion="2030-01-01"))
+        (reply,) = await client.exchange(
+            modern(1, method, protocolVersion="2030-01-01")
+        )
     assert reply["error"]["code"] == -32022
     assert reply["error"]["data"] == {"supported": ALL[::-1], "requested": "2030-01-01"}
 
@@ -140,7 +192,9 @@ async def test_an_unknown_version_is_answered_with_those_that_are_spoken(method:
 async def test_a_key_that_a_request_must_carry_is_missing(missing: str) -> None:
     async with raw(a_server(), NEWEST) as client:
         (reply,) = await client.exchange(modern(1, "tools/list", **{missing: None}))
-    wanted = f"Invalid params: $.params._meta['io.modelcontextprotocol/{missing}']: missing"
+    wanted = (
+        f"Invalid params: $.params._meta['io.modelcontextprotocol/{missing}']: missing"
+    )
     assert reply["error"] == {"code": -32602, "message": wanted}
 
 
@@ -152,7 +206,13 @@ async def test_discover_without_any_meta_says_what_it_lacks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("protocolVersion", 5), ("clientCapabilities", []), ("logLevel", "loud"), ("clientInfo", {})]
+    ("key", "value"),
+    [
+        ("protocolVersion", 5),
+        ("clientCapabilities", []),
+        ("logLevel", "loud"),
+        ("clientInfo", {}),
+    ],
 )
 async def test_a_key_of_the_wrong_kind(key: str, value: Any) -> None:
     async with raw(a_server(), NEWEST) as client:
@@ -166,7 +226,9 @@ async def test_both_eras_on_one_connection(revision: str) -> None:
     async with raw(a_server()) as client:
         (before,) = await client.exchange(modern(1, "tools/list"))
         await client.open(revision)
-        after, legacy = await client.exchange(modern(2, "tools/list"), request(3, "tools/list"))
+        after, legacy = await client.exchange(
+            modern(2, "tools/list"), request(3, "tools/list")
+        )
     assert before["result"]["resultType"] == after["result"]["resultType"] == "complete"
     assert "resultType" not in legacy["result"]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcp_trio.server.jsonschemas import Validator
+from mcp_trio.server.schema.jsonschema import Validator
 
 DRAFTS = [
     "https://json-schema.org/draft/2020-12/schema",
@@ -51,10 +51,14 @@ def test_the_default_dialect_is_2020_12():
     Validator({**schema, "$schema": DRAFTS[2]}, what="the schema").check(["x"])
 
 
-@pytest.mark.parametrize("draft", ["http://json-schema.org/draft-03/schema#", "urn:mine", 7, None])
+@pytest.mark.parametrize(
+    "draft", ["http://json-schema.org/draft-03/schema#", "urn:mine", 7, None]
+)
 def test_another_dialect_is_refused_and_the_supported_ones_are_listed(draft: Any):
     message = refused_at_once({"$schema": draft})
-    assert message.startswith(f"input_schema of t() declares $schema {draft!r}; supported are ")
+    assert message.startswith(
+        f"input_schema of t() declares $schema {draft!r}; supported are "
+    )
     assert all(supported.rstrip("#") in message for supported in DRAFTS)
 
 
@@ -74,7 +78,10 @@ def test_what_is_no_schema_is_refused_with_its_path(schema: Any, where: str):
 @pytest.mark.parametrize(
     ("schema", "reference"),
     [
-        ({"properties": {"a": {"$ref": "http://example.invalid/a.json"}}}, "http://example.invalid/a.json"),
+        (
+            {"properties": {"a": {"$ref": "http://example.invalid/a.json"}}},
+            "http://example.invalid/a.json",
+        ),
         ({"$ref": "file:///etc/hostname"}, "file:///etc/hostname"),
         ({"$ref": "other.json"}, "other.json"),
         ({"$ref": "#/$defs/a"}, "#/$defs/a"),
@@ -87,7 +94,10 @@ def test_what_is_no_schema_is_refused_with_its_path(schema: Any, where: str):
     ],
 )
 def test_a_reference_out_of_the_schema_is_refused_at_once(schema: Any, reference: str):
-    assert f"has a $ref to {reference!r}, which is not within the schema" in refused_at_once(schema)
+    assert (
+        f"has a $ref to {reference!r}, which is not within the schema"
+        in refused_at_once(schema)
+    )
 
 
 def test_references_within_the_schema_are_followed():
@@ -107,7 +117,10 @@ def test_a_ref_within_an_enum_is_only_data():
 
 def test_a_reference_to_itself_is_a_value_error():
     assert refusal({"$ref": "#"}, 1).startswith("$: nested too deep")
-    loop = {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}
+    loop = {
+        "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}},
+        "$ref": "#/$defs/a",
+    }
     assert refusal(loop, 1).startswith("$: nested too deep")
 
 
@@ -123,7 +136,10 @@ def test_a_recursive_schema_takes_what_is_not_too_deep():
 
 
 def test_a_deep_schema_is_refused():
-    assert refused_at_once(nested(101, {})) == "input_schema of t() is nested more than 100 levels deep"
+    assert (
+        refused_at_once(nested(101, {}))
+        == "input_schema of t() is nested more than 100 levels deep"
+    )
     assert "deep" in refused_at_once(nested(100_000, {}))
     Validator(nested(60, {}), what="the schema")
 

@@ -43,7 +43,11 @@ async def test_it_is_entered_once_for_many_clients() -> None:
     async with traced.server.running():
         for _ in range(3):
             async with connect(traced.server) as one, connect(traced.server) as other:
-                assert (await one.call_tool("value")).text == (await other.call_tool("value")).text == "the database"
+                assert (
+                    (await one.call_tool("value")).text
+                    == (await other.call_tool("value")).text
+                    == "the database"
+                )
         assert traced.noted == ["entered"]
     assert traced.noted == ["entered", "left"]
 

@@ -26,7 +26,9 @@ async def fail(secret: str) -> str:
 """
 
 
-def run(*arguments: str, given: list[Json], **environment: str) -> tuple[list[Json], str]:
+def run(
+    *arguments: str, given: list[Json], **environment: str
+) -> tuple[list[Json], str]:
     done = subprocess.run(
         [sys.executable, "-m", "mcp_trio", "run", *arguments],
         input="".join(json.dumps(message) + "\n" for message in given),
@@ -48,13 +50,24 @@ def spec(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("by", ["flag", "environment"])
 def test_a_burst_at_the_demo_gets_ten_answers_and_a_few_lines(by: str) -> None:
-    burst = [call(NEWEST, id, "get_weather", {"location": "London"}) for id in range(100)]
+    burst = [
+        call(NEWEST, id, "get_weather", {"location": "London"}) for id in range(100)
+    ]
     if by == "flag":
         replies, log = run("--rate", "10/m", "--log-format", "json", given=burst)
     else:
-        replies, log = run(given=burst, MCP_TRIO_RATE="10/m", MCP_TRIO_LOG_FORMAT="json")
+        replies, log = run(
+            given=burst, MCP_TRIO_RATE="10/m", MCP_TRIO_LOG_FORMAT="json"
+        )
     texts = Counter(reply["result"]["content"][0]["text"] for reply in replies)
-    assert sum(count for text, count in texts.items() if text.startswith("Current weather in London")) == 10
+    assert (
+        sum(
+            count
+            for text, count in texts.items()
+            if text.startswith("Current weather in London")
+        )
+        == 10
+    )
     assert texts["Too many calls: 10 a minute are allowed; try again in 6 s"] >= 80
     lines = [json.loads(line) for line in log.splitlines()]
     assert [line["event"] for line in lines] == ["refused"] * 11
@@ -69,9 +82,18 @@ def test_a_flag_goes_before_what_the_code_says_and_leaves_the_rest(spec: str) ->
     assert "2 an hour are allowed" in texts[2]
 
 
-@pytest.mark.parametrize(("asked", "shown"), [((), False), (("--log-arguments",), True)])
-def test_arguments_are_in_the_log_for_who_asks(spec: str, asked: tuple[str, ...], shown: bool) -> None:
-    replies, log = run(spec, "--log-format=json", *asked, given=[call(NEWEST, 1, "fail", {"secret": "swordfish"})])
+@pytest.mark.parametrize(
+    ("asked", "shown"), [((), False), (("--log-arguments",), True)]
+)
+def test_arguments_are_in_the_log_for_who_asks(
+    spec: str, asked: tuple[str, ...], shown: bool
+) -> None:
+    replies, log = run(
+        spec,
+        "--log-format=json",
+        *asked,
+        given=[call(NEWEST, 1, "fail", {"secret": "swordfish"})],
+    )
     assert replies[0]["result"]["isError"] is True
     (line,) = map(json.loads, log.splitlines())
     assert "RuntimeError: it broke" in line["traceback"]
@@ -90,7 +112,14 @@ def test_arguments_are_in_the_log_for_who_asks(spec: str, asked: tuple[str, ...]
 )
 def test_what_cannot_be_is_told_in_a_line(flag: str, value: str, told: str) -> None:
     command = [sys.executable, "-m", "mcp_trio", "run", flag, value]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, cwd=ROOT, text=True)
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        cwd=ROOT,
+        text=True,
+    )
     assert done.returncode == 2
     assert told in done.stderr
     assert done.stderr.count("\n") == 1

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_trio.transports.lines import Lines
+from mcp_trio.protocol.framing import LineDecoder
 
 LIMIT = 6
 PIECES = [
@@ -27,7 +27,7 @@ PIECES = [
 
 
 def cut(chunks, limit=LIMIT):
-    lines = Lines(limit)
+    lines = LineDecoder(limit)
     return [message for chunk in chunks for message in lines.feed(chunk)] + lines.end()
 
 
@@ -73,7 +73,7 @@ def test_one_message_a_line(stream, messages):
 
 
 def test_a_message_is_given_as_soon_as_it_is_complete():
-    lines = Lines()
+    lines = LineDecoder()
     assert lines.feed(b"{") == []
     assert lines.feed(b"}") == []
     assert lines.feed(b"\n[]\n4") == [b"{}", b"[]"]
@@ -82,14 +82,14 @@ def test_a_message_is_given_as_soon_as_it_is_complete():
 
 
 def test_a_message_over_the_limit_is_refused_once_and_before_its_end():
-    lines = Lines(LIMIT)
+    lines = LineDecoder(LIMIT)
     assert lines.feed(b"x" * 100) == [None]
     assert lines.feed(b"x" * 100) == []
     assert lines.feed(b"x\n{}\n") == [b"{}"]
 
 
 def test_an_endless_message_takes_no_memory():
-    lines = Lines(limit=64 * 1024)
+    lines = LineDecoder(limit=64 * 1024)
     chunk = b"x" * 4096
     tracemalloc.start()
     try:
@@ -101,7 +101,7 @@ def test_an_endless_message_takes_no_memory():
 
 
 def test_the_largest_message_may_come_in_small_chunks():
-    lines = Lines()
+    lines = LineDecoder()
     chunk = b"x" * 64
     for _ in range(4 * 2**20 // len(chunk)):
         assert lines.feed(chunk) == []

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from mcp_trio import Server
-from mcp_trio.loading import Problem, load
+from mcp_trio.load_spec import UsageError, load
 
 MAKES = "from mcp_trio import Server\n"
 
@@ -32,7 +32,7 @@ def write(folder, name, text):
 
 
 def problem(spec):
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(UsageError) as caught:
         load(spec)
     message = str(caught.value)
     assert "\n" not in message
@@ -55,22 +55,34 @@ def test_the_server_of_a_file_is_found(folder, text, name):
     assert load("weather.py").info.name == name
 
 
-@pytest.mark.parametrize("spec", ["weather.py:two", "weather:two", "weather:box.two", "./weather.py:two"])
+@pytest.mark.parametrize(
+    "spec", ["weather.py:two", "weather:two", "weather:box.two", "./weather.py:two"]
+)
 def test_a_server_is_found_by_its_name(folder, spec):
-    write(folder, "weather.py", f"{MAKES}server = Server('one')\ntwo = Server('two')\nclass box:\n    two = two\n")
+    write(
+        folder,
+        "weather.py",
+        f"{MAKES}server = Server('one')\ntwo = Server('two')\nclass box:\n    two = two\n",
+    )
     assert load(spec).info.name == "two"
 
 
 def test_a_file_is_found_from_anywhere_and_may_import_its_neighbours(folder):
     write(folder, "deep/names.py", "NAME = 'a'")
-    path = write(folder, "deep/my-server.py", f"{MAKES}from names import NAME\nserver = Server(NAME)")
+    path = write(
+        folder,
+        "deep/my-server.py",
+        f"{MAKES}from names import NAME\nserver = Server(NAME)",
+    )
     assert load(str(path)).info.name == "a"
     assert load("deep/my-server.py:server").info.name == "a"
 
 
 def test_a_module_is_found_from_the_working_directory(folder):
     write(folder, "package/__init__.py", "")
-    write(folder, "package/module.py", f"{MAKES}from . import sub\nserver = Server('a')")
+    write(
+        folder, "package/module.py", f"{MAKES}from . import sub\nserver = Server('a')"
+    )
     write(folder, "package/sub.py", "")
     assert load("package.module").info.name == "a"
     assert load("package.module:server").info.name == "a"
@@ -99,7 +111,11 @@ def test_a_file_named_like_a_module_in_use_does_not_take_its_place(folder):
 
 
 def test_a_main_block_is_not_run(folder):
-    write(folder, "weather.py", f"{MAKES}server = Server('a')\nif __name__ == '__main__':\n    raise SystemExit(1)")
+    write(
+        folder,
+        "weather.py",
+        f"{MAKES}server = Server('a')\nif __name__ == '__main__':\n    raise SystemExit(1)",
+    )
     assert isinstance(load("weather.py"), Server)
 
 
@@ -111,26 +127,62 @@ WRONG = {
     "no such submodule": ("json.nothing", "", ["no module 'json.nothing'"]),
     "neither": ("what ever", "", ["neither a file nor a module"]),
     "bad name": ("weather:1st", "", ["'weather:1st'", "no name"]),
-    "bad syntax": ("weather.py", "x = 1\ndef f(:\n", ["SyntaxError", "weather.py, line 2"]),
-    "an exception": ("weather.py", "\nx = 1 / 0", ["ZeroDivisionError: division by zero", "weather.py, line 2"]),
-    "an exception of many lines": ("weather.py", "raise ValueError('a\\n b')", ["ValueError: a b"]),
-    "an exception within a library": ("weather.py", "import json\n\njson.loads('{')", ["weather.py, line 3"]),
+    "bad syntax": (
+        "weather.py",
+        "x = 1\ndef f(:\n",
+        ["SyntaxError", "weather.py, line 2"],
+    ),
+    "an exception": (
+        "weather.py",
+        "\nx = 1 / 0",
+        ["ZeroDivisionError: division by zero", "weather.py, line 2"],
+    ),
+    "an exception of many lines": (
+        "weather.py",
+        "raise ValueError('a\\n b')",
+        ["ValueError: a b"],
+    ),
+    "an exception within a library": (
+        "weather.py",
+        "import json\n\njson.loads('{')",
+        ["weather.py, line 3"],
+    ),
     "a mistake with a decorator": (
         "weather.py",
         f"{MAKES}server = Server('a')\nserver.add_tool(1)",
         ["TypeError", "weather.py, line 3"],
     ),
-    "a missing library": ("weather.py", "import not_installed", ["ModuleNotFoundError", "not_installed", "line 1"]),
-    "an exit": ("weather.py", "import sys\nsys.exit(3)", ["sys.exit(3)", "weather.py, line 2"]),
-    "no server": ("weather.py", "x = 1", ["no Server object", "server = mcp_trio.Server("]),
-    "several": ("weather.py", f"{MAKES}a = Server('a')\nb = Server('b')", ["weather.py:a, weather.py:b"]),
+    "a missing library": (
+        "weather.py",
+        "import not_installed",
+        ["ModuleNotFoundError", "not_installed", "line 1"],
+    ),
+    "an exit": (
+        "weather.py",
+        "import sys\nsys.exit(3)",
+        ["sys.exit(3)", "weather.py, line 2"],
+    ),
+    "no server": (
+        "weather.py",
+        "x = 1",
+        ["no Server object", "server = mcp_trio.Server("],
+    ),
+    "several": (
+        "weather.py",
+        f"{MAKES}a = Server('a')\nb = Server('b')",
+        ["weather.py:a, weather.py:b"],
+    ),
     "no such object": (
         "weather.py:c",
         f"{MAKES}a = Server('a')\nb = Server('b')",
         ["'c'", "weather.py:a, weather.py:b"],
     ),
     "no such object and no server": ("weather.py:c", "", ["'c'", "no Server object"]),
-    "not a Server": ("weather.py:a", "a = 1", ["weather.py:a is of type int, not a Server"]),
+    "not a Server": (
+        "weather.py:a",
+        "a = 1",
+        ["weather.py:a is of type int, not a Server"],
+    ),
 }
 
 

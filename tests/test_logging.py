@@ -8,10 +8,25 @@ import pytest
 from checked import ALL, NEWEST, OPENING, connect
 
 from mcp_trio import Context, Server
-from mcp_trio.client import RemoteError
+from mcp_trio.client.errors import RemoteError
 
-LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
-IN_THE_FIRST = dict(zip(LEVELS, ["debug", "info", "info", "warning", "error", "error", "error", "error"], strict=True))
+LEVELS = [
+    "debug",
+    "info",
+    "notice",
+    "warning",
+    "error",
+    "critical",
+    "alert",
+    "emergency",
+]
+IN_THE_FIRST = dict(
+    zip(
+        LEVELS,
+        ["debug", "info", "info", "warning", "error", "error", "error", "error"],
+        strict=True,
+    )
+)
 LATER = OPENING[1:]
 
 
@@ -57,11 +72,17 @@ async def test_what_is_at_the_level_or_above_arrives(revision: str, level: str) 
 
 @pytest.mark.parametrize("level", ["debug", "info", "warning", "error"])
 async def test_the_first_revision_has_four_levels(level: str) -> None:
-    assert await heard("2024-10-07", level) == [IN_THE_FIRST[one] for one in LEVELS[LEVELS.index(level) :]]
+    assert await heard("2024-10-07", level) == [
+        IN_THE_FIRST[one] for one in LEVELS[LEVELS.index(level) :]
+    ]
 
 
-@pytest.mark.parametrize(("revision", "level"), [*((r, "loud") for r in OPENING), ("2024-10-07", "notice")])
-async def test_a_level_that_the_revision_does_not_have(revision: str, level: str) -> None:
+@pytest.mark.parametrize(
+    ("revision", "level"), [*((r, "loud") for r in OPENING), ("2024-10-07", "notice")]
+)
+async def test_a_level_that_the_revision_does_not_have(
+    revision: str, level: str
+) -> None:
     async with connect(a_server(), revision) as client:
         with pytest.raises(RemoteError) as caught:
             await client.request("logging/setLevel", {"level": level})
@@ -100,12 +121,16 @@ async def test_the_data_may_be_anything(revision: str, data: Any, wanted: Any) -
         return "said"
 
     async with connect(server, revision) as client:
-        await client.call_tool("say", meta={"io.modelcontextprotocol/logLevel": "error"})
+        await client.call_tool(
+            "say", meta={"io.modelcontextprotocol/logLevel": "error"}
+        )
     (message,) = client.heard
     assert message["params"] == {"level": "error", "data": wanted}
 
 
-async def test_a_level_that_there_is_not_is_the_tools_fault(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_level_that_there_is_not_is_the_tools_fault(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     server = Server("x")
 
     @server.tool
@@ -120,7 +145,10 @@ async def test_a_level_that_there_is_not_is_the_tools_fault(caplog: pytest.LogCa
 
 async def test_the_level_is_each_clients_own() -> None:
     server = a_server()
-    async with connect(server, "2025-11-25") as one, connect(server, "2025-11-25") as other:
+    async with (
+        connect(server, "2025-11-25") as one,
+        connect(server, "2025-11-25") as other,
+    ):
         await one.request("logging/setLevel", {"level": "emergency"})
         await one.call_tool("say_all")
         await other.call_tool("say_all")

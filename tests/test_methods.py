@@ -6,14 +6,18 @@ import pytest
 from checked import ALL, OPENING, asking, connect, opened
 
 from mcp_trio import Image, PromptMessage, ResourceLink, Server, Text
-from mcp_trio.client import RemoteError
+from mcp_trio.client.errors import RemoteError
 from mcp_trio.protocol.revisions import REVISIONS
 
 BY_NAME = {revision.name: revision for revision in REVISIONS}
-EVERY_METHOD = sorted({method for revision in REVISIONS for method in revision.requests})
+EVERY_METHOD = sorted(
+    {method for revision in REVISIONS for method in revision.requests}
+)
 PROMPT = {"type": "ref/prompt", "name": "greet"}
 
-CASES: dict[str, tuple[dict[str, Any], str | None]] = {  # method -> params, and a key that its result has
+CASES: dict[
+    str, tuple[dict[str, Any], str | None]
+] = {  # method -> params, and a key that its result has
     "ping": ({}, None),
     "server/discover": ({}, "supportedVersions"),
     "tools/list": ({}, "tools"),
@@ -26,18 +30,34 @@ CASES: dict[str, tuple[dict[str, Any], str | None]] = {  # method -> params, and
     "prompts/list": ({}, "prompts"),
     "prompts/get": ({"name": "greet", "arguments": {"who": "Ada"}}, "messages"),
     "logging/setLevel": ({"level": "warning"}, None),
-    "completion/complete": ({"ref": PROMPT, "argument": {"name": "who", "value": "A"}}, "completion"),
+    "completion/complete": (
+        {"ref": PROMPT, "argument": {"name": "who", "value": "A"}},
+        "completion",
+    ),
 }
-ELSEWHERE = {"initialize": "test_initialize.py", "subscriptions/listen": "test_subscriptions.py"}
-ALLOWED = [(name, method) for name in ALL for method in sorted(BY_NAME[name].requests) if method in CASES]
+ELSEWHERE = {
+    "initialize": "test_initialize.py",
+    "subscriptions/listen": "test_subscriptions.py",
+}
+ALLOWED = [
+    (name, method)
+    for name in ALL
+    for method in sorted(BY_NAME[name].requests)
+    if method in CASES
+]
 # An `initialize` opens a session for what follows it, whatever else was said before: it is foreign to none.
 FOREIGN = [
-    (name, method) for name in ALL for method in EVERY_METHOD if method not in {"initialize", *BY_NAME[name].requests}
+    (name, method)
+    for name in ALL
+    for method in EVERY_METHOD
+    if method not in {"initialize", *BY_NAME[name].requests}
 ]
 
 
 def a_server() -> Server:
-    server = Server("everything", "1.0", title="Everything", instructions="Ask for anything.")
+    server = Server(
+        "everything", "1.0", title="Everything", instructions="Ask for anything."
+    )
 
     @server.tool
     async def add(a: int, b: int) -> int:
@@ -59,7 +79,10 @@ def a_server() -> Server:
     @server.prompt(title="Greeting")
     async def greet(who: str) -> list[PromptMessage]:
         """Greet somebody."""
-        return [PromptMessage("user", Text(f"Greet {who}.")), PromptMessage("assistant", Image("eA==", "image/png"))]
+        return [
+            PromptMessage("user", Text(f"Greet {who}.")),
+            PromptMessage("assistant", Image("eA==", "image/png")),
+        ]
 
     @server.complete("greet", "who")
     async def names(typed: str) -> list[str]:
@@ -77,25 +100,43 @@ async def test_a_method_answers_in_its_revision(revision: str, method: str) -> N
 
 
 @pytest.mark.parametrize(("revision", "method"), FOREIGN)
-async def test_a_method_of_another_revision_is_not_found(revision: str, method: str) -> None:
+async def test_a_method_of_another_revision_is_not_found(
+    revision: str, method: str
+) -> None:
     async with connect(a_server(), revision) as client:
         with pytest.raises(RemoteError) as caught:
             await client.request(method, CASES.get(method, ({}, None))[0])
-    assert (caught.value.code, caught.value.message) == (-32601, f"Method not found: {method}")
+    assert (caught.value.code, caught.value.message) == (
+        -32601,
+        f"Method not found: {method}",
+    )
 
 
 @pytest.mark.parametrize("revision", ALL)
-async def test_an_unknown_method_is_not_found_whatever_its_params(revision: str) -> None:
+async def test_an_unknown_method_is_not_found_whatever_its_params(
+    revision: str,
+) -> None:
     async with opened(a_server(), revision) as client:
         for params in ({}, {"cursor": 5}):
-            (reply,) = await client.exchange(asking(revision, 1, "tools/destroy", params))
+            (reply,) = await client.exchange(
+                asking(revision, 1, "tools/destroy", params)
+            )
             assert reply["error"]["code"] == -32601
 
 
 @pytest.mark.parametrize("revision", OPENING)
 async def test_unknown_notifications_are_passed_over(revision: str) -> None:
     async with opened(a_server(), revision) as client:
-        assert await client.exchange({"jsonrpc": "2.0", "method": "notifications/strange", "params": {"a": 1}}) == []
+        assert (
+            await client.exchange(
+                {
+                    "jsonrpc": "2.0",
+                    "method": "notifications/strange",
+                    "params": {"a": 1},
+                }
+            )
+            == []
+        )
 
 
 @pytest.mark.parametrize("revision", ALL)
@@ -123,7 +164,11 @@ def test_every_method_in_the_tables_has_a_case() -> None:
 @pytest.mark.parametrize("revision", ALL)
 async def test_what_a_server_does_not_offer_is_not_found(revision: str) -> None:
     async with connect(Server("bare"), revision) as client:
-        for method, params in (("resources/list", {}), ("prompts/list", {}), ("prompts/get", {"name": "x"})):
+        for method, params in (
+            ("resources/list", {}),
+            ("prompts/list", {}),
+            ("prompts/get", {"name": "x"}),
+        ):
             with pytest.raises(RemoteError) as caught:
                 await client.request(method, params)
             assert caught.value.code == -32601
@@ -139,7 +184,11 @@ async def test_names_that_are_unknown(revision: str) -> None:
         ("prompts/get", {"name": "nothing"}, -32602),
         ("resources/read", {"uri": "notes://none"}, not_found),
         ("resources/read", {"uri": "other://1"}, not_found),
-        ("completion/complete", {"ref": ref, "argument": {"name": "a", "value": ""}}, -32602),
+        (
+            "completion/complete",
+            {"ref": ref, "argument": {"name": "a", "value": ""}},
+            -32602,
+        ),
     ]
     if revision in OPENING:
         cases.append(("resources/subscribe", {"uri": "notes://none"}, not_found))
@@ -153,7 +202,9 @@ async def test_names_that_are_unknown(revision: str) -> None:
 async def test_the_first_revision_lists_templates_with_the_resources() -> None:
     async with connect(a_server(), "2024-10-07") as client:
         result = await client.request("resources/list")
-    assert [item["uriTemplate"] for item in result["resourceTemplates"]] == ["notes://by/{name}"]
+    assert [item["uriTemplate"] for item in result["resourceTemplates"]] == [
+        "notes://by/{name}"
+    ]
     assert [item["uri"] for item in result["resources"]] == ["notes://1"]
 
 
@@ -162,7 +213,12 @@ async def test_a_tool_is_listed_with_the_fields_of_the_revision(revision: str) -
     async with connect(a_server(), revision) as client:
         add, look = await client.list_tools()
     assert add["inputSchema"]["required"] == ["a", "b"]
-    assert ("title" in look) == ("_meta" in look) == ("outputSchema" in add) == (revision >= "2025-06-18")
+    assert (
+        ("title" in look)
+        == ("_meta" in look)
+        == ("outputSchema" in add)
+        == (revision >= "2025-06-18")
+    )
 
 
 async def test_a_typed_template_variable_is_decoded() -> None:

@@ -42,8 +42,12 @@ def port(tmp_path: Path) -> Iterator[int]:
         with closing(socket.create_server(("127.0.0.1", 0))) as free:
             port = free.getsockname()[1]
         config = tmp_path / "nginx.conf"
-        config.write_text(CONFIG.format(folder=tmp_path, port=port, behind=behind), encoding="utf-8")
-        with subprocess.Popen(["nginx", "-c", str(config), "-e", str(tmp_path / "errors")]) as nginx:
+        config.write_text(
+            CONFIG.format(folder=tmp_path, port=port, behind=behind), encoding="utf-8"
+        )
+        with subprocess.Popen(
+            ["nginx", "-c", str(config), "-e", str(tmp_path / "errors")]
+        ) as nginx:
             yield port
             nginx.terminate()
         server.terminate()
@@ -60,8 +64,14 @@ def connected(port: int) -> socket.socket:
 
 @pytest.mark.slow
 def test_progress_passes_when_it_is_made_and_the_stream_ends_cleanly(port: int) -> None:
-    params = {"name": "count_slowly", "arguments": {"steps": 3, "seconds": 0.9}, "_meta": META}
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    params = {
+        "name": "count_slowly",
+        "arguments": {"steps": 3, "seconds": 0.9},
+        "_meta": META,
+    }
+    body = json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    ).encode()
     head = [
         "POST /mcp HTTP/1.1",
         "Host: localhost",

@@ -4,7 +4,15 @@ import json
 from typing import Any
 
 import pytest
-from oracle import CODES, REVISIONS, Oracle, judge, needs_spec, raw_definitions, spec_dir
+from oracle import (
+    CODES,
+    REVISIONS,
+    Oracle,
+    judge,
+    needs_spec,
+    raw_definitions,
+    spec_dir,
+)
 
 pytestmark = needs_spec
 
@@ -15,7 +23,11 @@ UNREAD_ID_IS_ABSENT = REVISIONS[4:]
 TEXT = {"type": "text", "text": "22 degrees"}
 AUDIO = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}
 LINK = {"type": "resource_link", "uri": "file:///a", "name": "a"}
-TOOL = {"name": "add", "description": "Adds.", "inputSchema": {"type": "object", "properties": {}, "x-free": {"a": 1}}}
+TOOL = {
+    "name": "add",
+    "description": "Adds.",
+    "inputSchema": {"type": "object", "properties": {}, "x-free": {"a": 1}},
+}
 CACHE = {"ttlMs": 0, "cacheScope": "private"}
 
 # Official examples that break their own schema.
@@ -30,7 +42,11 @@ def response(result: Any, request_id: Any = 1) -> dict[str, Any]:
 
 
 def failure(code: int, request_id: Any = 1, **extra: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": "no", **extra}}
+    return {
+        "jsonrpc": "2.0",
+        "id": request_id,
+        "error": {"code": code, "message": "no", **extra},
+    }
 
 
 def notification(method: str, **params: Any) -> dict[str, Any]:
@@ -81,33 +97,76 @@ def test_official_example_passes(path: Any) -> None:
 
 
 @pytest.mark.parametrize("revision", WITH_INITIALIZE)
-@pytest.mark.parametrize("method", ["ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"])
+@pytest.mark.parametrize(
+    "method",
+    ["ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"],
+)
 def test_empty_result(revision: str, method: str) -> None:
     assert answer(revision, method) == []
     assert answer(revision, method, _meta={"any": {"thing": 1}}) == []
-    assert answer(revision, method, done=True) == [f"$.result.done: not named by {revision} (EmptyResult)"]
+    assert answer(revision, method, done=True) == [
+        f"$.result.done: not named by {revision} (EmptyResult)"
+    ]
 
 
 @pytest.mark.parametrize("revision", WITH_INITIALIZE)
 def test_initialize_result(revision: str) -> None:
-    capabilities = {"tools": {"listChanged": True}, "logging": {}, "experimental": {"ours": {"any": [1, {"a": None}]}}}
-    good = {"protocolVersion": revision, "capabilities": capabilities, "serverInfo": {"name": "n", "version": "1"}}
+    capabilities = {
+        "tools": {"listChanged": True},
+        "logging": {},
+        "experimental": {"ours": {"any": [1, {"a": None}]}},
+    }
+    good = {
+        "protocolVersion": revision,
+        "capabilities": capabilities,
+        "serverInfo": {"name": "n", "version": "1"},
+    }
     assert answer(revision, "initialize", **good) == []
     assert answer(revision, "initialize", **{**good, "serverInfo": {"name": "n"}})
 
 
 def test_discover_result() -> None:
-    meta = {"io.modelcontextprotocol/serverInfo": {"name": "n", "version": "1"}, "free": {"a": 1}}
-    good = {"supportedVersions": [LAST], "capabilities": {"tools": {}}, "_meta": meta, **CACHE}
+    meta = {
+        "io.modelcontextprotocol/serverInfo": {"name": "n", "version": "1"},
+        "free": {"a": 1},
+    }
+    good = {
+        "supportedVersions": [LAST],
+        "capabilities": {"tools": {}},
+        "_meta": meta,
+        **CACHE,
+    }
     assert answer(LAST, "server/discover", **good) == []
-    stray = {**good, "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "n", "version": "1", "vendor": "v"}}}
+    stray = {
+        **good,
+        "_meta": {
+            "io.modelcontextprotocol/serverInfo": {
+                "name": "n",
+                "version": "1",
+                "vendor": "v",
+            }
+        },
+    }
     where = '$.result._meta["io.modelcontextprotocol/serverInfo"].vendor'
-    assert answer(LAST, "server/discover", **stray) == [f"{where}: not named by {LAST} (Implementation)"]
+    assert answer(LAST, "server/discover", **stray) == [
+        f"{where}: not named by {LAST} (Implementation)"
+    ]
 
 
 def test_capabilities_may_hold_any_json_in_extensions() -> None:
-    capabilities = {"extensions": {"ours/one": {"ratio": 0.5, "none": None, "deep": [{"a": 1.5}]}}}
-    assert answer(LAST, "server/discover", supportedVersions=[LAST], capabilities=capabilities, **CACHE) == []
+    capabilities = {
+        "extensions": {"ours/one": {"ratio": 0.5, "none": None, "deep": [{"a": 1.5}]}}
+    }
+    assert (
+        answer(
+            LAST,
+            "server/discover",
+            supportedVersions=[LAST],
+            capabilities=capabilities,
+            **CACHE,
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
@@ -129,16 +188,31 @@ def test_list_results(revision: str, method: str, items: dict[str, Any]) -> None
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_read_get_and_complete_results(revision: str) -> None:
     cache = CACHE if revision == LAST else {}
-    contents = [{"uri": "file:///a", "text": "t"}, {"uri": "file:///b", "blob": "AAAA", "mimeType": "a/b"}]
+    contents = [
+        {"uri": "file:///a", "text": "t"},
+        {"uri": "file:///b", "blob": "AAAA", "mimeType": "a/b"},
+    ]
     assert answer(revision, "resources/read", contents=contents, **cache) == []
-    assert answer(revision, "prompts/get", messages=[{"role": "user", "content": TEXT}]) == []
-    assert answer(revision, "completion/complete", completion={"values": ["a"], "total": 1, "hasMore": False}) == []
+    assert (
+        answer(revision, "prompts/get", messages=[{"role": "user", "content": TEXT}])
+        == []
+    )
+    assert (
+        answer(
+            revision,
+            "completion/complete",
+            completion={"values": ["a"], "total": 1, "hasMore": False},
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_call_result(revision: str) -> None:
     if revision == FIRST:
-        assert answer(revision, "tools/call", toolResult={"any": [{"thing": None}]}) == []
+        assert (
+            answer(revision, "tools/call", toolResult={"any": [{"thing": None}]}) == []
+        )
         assert call(revision, TEXT)
     else:
         assert call(revision, TEXT, isError=True) == []
@@ -158,23 +232,48 @@ def test_structured_content_is_free() -> None:
 def test_notifications(revision: str) -> None:
     oracle = Oracle(revision)
     for kind in ("tools", "prompts", "resources"):
-        assert oracle.check({"jsonrpc": "2.0", "method": f"notifications/{kind}/list_changed"}) == []
-    assert oracle.check(notification("message", level="info", logger="l", data={"any": {"thing": 1}})) == []
+        assert (
+            oracle.check(
+                {"jsonrpc": "2.0", "method": f"notifications/{kind}/list_changed"}
+            )
+            == []
+        )
+    assert (
+        oracle.check(
+            notification(
+                "message", level="info", logger="l", data={"any": {"thing": 1}}
+            )
+        )
+        == []
+    )
     assert oracle.check(notification("message", level="verbose", data=1))
-    assert oracle.check(notification("progress", progressToken="t", progress=1.5, total=2, _meta={"a": 1})) == []
+    assert (
+        oracle.check(
+            notification(
+                "progress", progressToken="t", progress=1.5, total=2, _meta={"a": 1}
+            )
+        )
+        == []
+    )
     assert oracle.check(notification("resources/updated", uri="file:///a")) == []
-    assert bool(oracle.check(notification("cancelled", requestId=1))) == (revision == FIRST)
+    assert bool(oracle.check(notification("cancelled", requestId=1))) == (
+        revision == FIRST
+    )
     assert oracle.check(notification("initialized")), "only clients send this"
 
 
 def test_notifications_grow_with_the_revisions() -> None:
     message = notification("progress", progressToken=1, progress=1, message="halfway")
-    assert Oracle("2024-11-05").check(message) == ["$.params.message: not named by 2024-11-05 (ProgressNotification)"]
+    assert Oracle("2024-11-05").check(message) == [
+        "$.params.message: not named by 2024-11-05 (ProgressNotification)"
+    ]
     assert Oracle("2025-03-26").check(message) == []
     notice = notification("message", level="notice", data=1)
     assert Oracle(FIRST).check(notice)
     assert Oracle("2024-11-05").check(notice) == []
-    acknowledged = notification("subscriptions/acknowledged", notifications={"toolsListChanged": True})
+    acknowledged = notification(
+        "subscriptions/acknowledged", notifications={"toolsListChanged": True}
+    )
     assert Oracle(LAST).check(acknowledged) == []
     assert Oracle("2025-11-25").check(acknowledged)
 
@@ -183,8 +282,16 @@ def request(method: str, **params: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": "s1", "method": method, "params": params}
 
 
-SAMPLING = request("sampling/createMessage", messages=[{"role": "user", "content": TEXT}], maxTokens=5)
-FORM = {"type": "object", "properties": {"color": {"type": "string", "enum": ["red"]}, "data": {"type": "boolean"}}}
+SAMPLING = request(
+    "sampling/createMessage", messages=[{"role": "user", "content": TEXT}], maxTokens=5
+)
+FORM = {
+    "type": "object",
+    "properties": {
+        "color": {"type": "string", "enum": ["red"]},
+        "data": {"type": "boolean"},
+    },
+}
 
 
 @pytest.mark.parametrize("revision", WITH_INITIALIZE)
@@ -194,13 +301,19 @@ def test_requests_to_the_client(revision: str) -> None:
     assert oracle.check(SAMPLING) == []
     assert oracle.check({**SAMPLING, "params": {**SAMPLING["params"], "topK": 1}})
     assert bool(oracle.check(request("roots/list"))) == (revision == FIRST)
-    elicit = oracle.check(request("elicitation/create", message="m", requestedSchema=FORM))
+    elicit = oracle.check(
+        request("elicitation/create", message="m", requestedSchema=FORM)
+    )
     assert bool(elicit) == (revision not in ("2025-06-18", "2025-11-25"))
 
 
 @pytest.mark.parametrize("message", [request("ping"), SAMPLING, request("roots/list")])
-def test_the_last_revision_has_no_requests_to_the_client(message: dict[str, Any]) -> None:
-    assert Oracle(LAST).check(message) == [f"$.method: {message['method']!r} is not named by {LAST} (ServerRequest)"]
+def test_the_last_revision_has_no_requests_to_the_client(
+    message: dict[str, Any],
+) -> None:
+    assert Oracle(LAST).check(message) == [
+        f"$.method: {message['method']!r} is not named by {LAST} (ServerRequest)"
+    ]
 
 
 # What a revision does not name
@@ -212,16 +325,27 @@ def test_the_last_revision_has_no_requests_to_the_client(message: dict[str, Any]
         ("2025-03-26", LAST, "annotations", {"readOnlyHint": True}),
         ("2025-06-18", LAST, "title", "Add"),
         ("2025-06-18", LAST, "_meta", {"a": 1}),
-        ("2025-06-18", LAST, "outputSchema", {"type": "object", "additionalProperties": False}),
+        (
+            "2025-06-18",
+            LAST,
+            "outputSchema",
+            {"type": "object", "additionalProperties": False},
+        ),
         ("2025-11-25", LAST, "icons", [{"src": "https://example.com/i.png"}]),
         ("2025-11-25", "2025-11-25", "execution", {"taskSupport": "forbidden"}),
     ],
 )
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_tool_fields(revision: str, since: str, until: str, field: str, value: Any) -> None:
+def test_tool_fields(
+    revision: str, since: str, until: str, field: str, value: Any
+) -> None:
     cache = CACHE if revision == LAST else {}
     found = answer(revision, "tools/list", tools=[{**TOOL, field: value}], **cache)
-    expected = [] if since <= revision <= until else [f"$.result.tools[0].{field}: not named by {revision} (Tool)"]
+    expected = (
+        []
+        if since <= revision <= until
+        else [f"$.result.tools[0].{field}: not named by {revision} (Tool)"]
+    )
     assert found == expected
 
 
@@ -233,11 +357,17 @@ def test_keys_within_named_objects() -> None:
 
 
 @pytest.mark.parametrize("revision", REVISIONS[1:])
-@pytest.mark.parametrize(("content", "since"), [(AUDIO, "2025-03-26"), (LINK, "2025-06-18")])
+@pytest.mark.parametrize(
+    ("content", "since"), [(AUDIO, "2025-03-26"), (LINK, "2025-06-18")]
+)
 def test_content_types(revision: str, content: dict[str, Any], since: str) -> None:
     found = call(revision, TEXT, content)
     assert bool(found) == (revision < since)
-    assert all(f"$.result.content[1].type: '{content['type']}' is not named by {revision}" in line for line in found)
+    assert all(
+        f"$.result.content[1].type: '{content['type']}' is not named by {revision}"
+        in line
+        for line in found
+    )
 
 
 def test_a_broken_content_is_judged_by_the_branch_that_it_means() -> None:
@@ -251,10 +381,22 @@ def test_a_broken_content_is_judged_by_the_branch_that_it_means() -> None:
 
 @pytest.mark.parametrize("revision", REVISIONS[1:])
 @pytest.mark.parametrize(
-    ("field", "value", "only"), [("title", "Main", "2025-06-18"), ("annotations", {"audience": ["user"]}, "2025-11-25")]
+    ("field", "value", "only"),
+    [
+        ("title", "Main", "2025-06-18"),
+        ("annotations", {"audience": ["user"]}, "2025-11-25"),
+    ],
 )
-def test_fields_of_resource_contents_that_only_the_pages_show(revision: str, field: str, value: Any, only: str) -> None:
-    found = call(revision, {"type": "resource", "resource": {"uri": "file:///a", "text": "t", field: value}})
+def test_fields_of_resource_contents_that_only_the_pages_show(
+    revision: str, field: str, value: Any, only: str
+) -> None:
+    found = call(
+        revision,
+        {
+            "type": "resource",
+            "resource": {"uri": "file:///a", "text": "t", field: value},
+        },
+    )
     assert bool(found) == (revision != only)
 
 
@@ -264,8 +406,12 @@ def test_keys_beside_the_envelope() -> None:
     ]
     assert asked("2025-06-18", "ping").check({"id": 1, "result": {}})
     both = {**response({}), **failure(-32603)}
-    assert "$.result: not named by 2025-06-18 (JSONRPCError)" in asked("2025-06-18", "ping").check(both)
-    assert Oracle("2025-06-18").check({"jsonrpc": "2.0", "id": 1}) == ["$: neither method, result nor error"]
+    assert "$.result: not named by 2025-06-18 (JSONRPCError)" in asked(
+        "2025-06-18", "ping"
+    ).check(both)
+    assert Oracle("2025-06-18").check({"jsonrpc": "2.0", "id": 1}) == [
+        "$: neither method, result nor error"
+    ]
 
 
 # Which response belongs to which request
@@ -273,10 +419,16 @@ def test_keys_beside_the_envelope() -> None:
 
 def test_a_response_answers_one_request_once() -> None:
     oracle = asked("2025-06-18", "ping")
-    assert oracle.check(response({}, "1")) == ["$.id: '1' answers no open request of the client"]
+    assert oracle.check(response({}, "1")) == [
+        "$.id: '1' answers no open request of the client"
+    ]
     assert oracle.check(response({})) == []
-    assert oracle.check(response({})) == ["$.id: 1 answers no open request of the client"]
-    assert oracle.check(failure(-32603)) == ["$.id: 1 answers no open request of the client"]
+    assert oracle.check(response({})) == [
+        "$.id: 1 answers no open request of the client"
+    ]
+    assert oracle.check(failure(-32603)) == [
+        "$.id: 1 answers no open request of the client"
+    ]
 
 
 def test_the_responses_of_a_client_are_no_requests() -> None:
@@ -286,7 +438,9 @@ def test_the_responses_of_a_client_are_no_requests() -> None:
 
 
 def test_methods_that_are_gone_get_no_result() -> None:
-    assert answer(LAST, "ping") == [f"$.result: a result for 'ping', which {LAST} does not have"]
+    assert answer(LAST, "ping") == [
+        f"$.result: a result for 'ping', which {LAST} does not have"
+    ]
     assert asked(LAST, "ping").check(failure(-32601)) == []
     assert answer(FIRST, "resources/templates/list", resourceTemplates=[])
 
@@ -295,15 +449,22 @@ def test_methods_that_are_gone_get_no_result() -> None:
 
 
 def test_input_required() -> None:
-    elicit = {"method": "elicitation/create", "params": {"message": "m", "requestedSchema": FORM}}
-    good = {"resultType": "input_required", "inputRequests": {"q": elicit}, "requestState": "sealed"}
+    elicit = {
+        "method": "elicitation/create",
+        "params": {"message": "m", "requestedSchema": FORM},
+    }
+    good = {
+        "resultType": "input_required",
+        "inputRequests": {"q": elicit},
+        "requestState": "sealed",
+    }
     for method in ("tools/call", "prompts/get", "resources/read"):
         assert asked(LAST, method).check(response(good)) == []
     assert asked(LAST, "tools/list").check(response(good))
     assert asked("2025-11-25", "tools/call").check(response(good))
-    assert asked(LAST, "tools/call").check(response({"resultType": "input_required"})) == [
-        "$.result: input_required with neither inputRequests nor requestState"
-    ]
+    assert asked(LAST, "tools/call").check(
+        response({"resultType": "input_required"})
+    ) == ["$.result: input_required with neither inputRequests nor requestState"]
     stray = {**good, "inputRequests": {"q": {**elicit, "id": 1}}}
     assert asked(LAST, "tools/call").check(response(stray)) == [
         f"$.result.inputRequests.q.id: not named by {LAST} (ElicitRequest)"
@@ -314,7 +475,9 @@ def test_result_type_is_required_and_known() -> None:
     assert asked(LAST, "tools/call").check(response({"content": []})) == [
         f"$.result: 'resultType' is a required property ({LAST})"
     ]
-    assert call(LAST, resultType="partial") == ["$.result.resultType: 'partial' is not open to CallToolResult"]
+    assert call(LAST, resultType="partial") == [
+        "$.result.resultType: 'partial' is not open to CallToolResult"
+    ]
     assert call("2025-11-25", resultType="complete")
 
 
@@ -328,7 +491,9 @@ def test_subscription_result_names_its_subscription() -> None:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-@pytest.mark.parametrize("code", sorted({*CODES["2025-11-25"], *CODES[LAST], -32000, -32001, -32019, 0, 404}))
+@pytest.mark.parametrize(
+    "code", sorted({*CODES["2025-11-25"], *CODES[LAST], -32000, -32001, -32019, 0, 404})
+)
 def test_codes(revision: str, code: int) -> None:
     found = asked(revision, "tools/call").check(failure(code))
     unnamed = f"$.error.code: {code} is not named by {revision}"
@@ -337,7 +502,9 @@ def test_codes(revision: str, code: int) -> None:
 
 def test_codes_are_what_the_revisions_say() -> None:
     assert all(-32002 in CODES[revision] for revision in WITH_INITIALIZE)
-    assert [revision for revision in REVISIONS if -32042 in CODES[revision]] == ["2025-11-25"]
+    assert [revision for revision in REVISIONS if -32042 in CODES[revision]] == [
+        "2025-11-25"
+    ]
     assert CODES[LAST] - CODES[FIRST] == {-32020, -32021, -32022}
     assert CODES[FIRST] - CODES[LAST] == {-32002}
 
@@ -364,23 +531,54 @@ def test_unread_id_is_absent(revision: str) -> None:
 
 
 def test_invalid_params_of_the_first_revision() -> None:
-    good = {"code": -32602, "message": "Invalid params", "data": {"reason": "Unknown tool: x"}}
-    assert asked(FIRST, "tools/call").check({"jsonrpc": "2.0", "id": 1, "error": good}) == []
+    good = {
+        "code": -32602,
+        "message": "Invalid params",
+        "data": {"reason": "Unknown tool: x"},
+    }
+    assert (
+        asked(FIRST, "tools/call").check({"jsonrpc": "2.0", "id": 1, "error": good})
+        == []
+    )
     assert len(asked(FIRST, "tools/call").check(failure(-32602))) == 2
     assert asked("2024-11-05", "tools/call").check(failure(-32602)) == []
 
 
 def test_error_data_is_free_but_what_is_named_is_held() -> None:
-    assert asked(LAST, "tools/call").check(failure(-32602, data={"any": {"thing": 1}})) == []
+    assert (
+        asked(LAST, "tools/call").check(failure(-32602, data={"any": {"thing": 1}}))
+        == []
+    )
     unsupported = {"supported": [LAST], "requested": "1999-01-01", "hint": "h"}
     assert asked(LAST, "server/discover").check(failure(-32022, data=unsupported)) == []
-    assert asked(LAST, "server/discover").check(failure(-32022, data={"supported": [LAST]}))
-    assert asked(LAST, "tools/call").check(failure(-32021, data={"requiredCapabilities": {"sampling": {}}})) == []
+    assert asked(LAST, "server/discover").check(
+        failure(-32022, data={"supported": [LAST]})
+    )
+    assert (
+        asked(LAST, "tools/call").check(
+            failure(-32021, data={"requiredCapabilities": {"sampling": {}}})
+        )
+        == []
+    )
     assert asked(LAST, "tools/call").check(failure(-32021))
-    url = {"mode": "url", "message": "m", "url": "https://example.com", "elicitationId": "e"}
-    assert asked("2025-11-25", "tools/call").check(failure(-32042, data={"elicitations": [url]})) == []
-    assert asked("2025-11-25", "tools/call").check(failure(-32042, data={"elicitations": [{**url, "id": 1}]}))
-    assert asked(LAST, "tools/call").check({**failure(-32603), "error": {"code": -32603, "message": "m", "stack": "s"}})
+    url = {
+        "mode": "url",
+        "message": "m",
+        "url": "https://example.com",
+        "elicitationId": "e",
+    }
+    assert (
+        asked("2025-11-25", "tools/call").check(
+            failure(-32042, data={"elicitations": [url]})
+        )
+        == []
+    )
+    assert asked("2025-11-25", "tools/call").check(
+        failure(-32042, data={"elicitations": [{**url, "id": 1}]})
+    )
+    assert asked(LAST, "tools/call").check(
+        {**failure(-32603), "error": {"code": -32603, "message": "m", "stack": "s"}}
+    )
 
 
 # Batches and things that are no messages
@@ -395,17 +593,24 @@ def test_batch() -> None:
     assert oracle.check([[]]) == ["$[0]: list is no JSON-RPC message"]
     found = oracle.check([response({"a": 1}, 3), notification("tools/list_changed")])
     assert found[0] == "$[0].result.a: not named by 2025-03-26 (EmptyResult)"
-    assert found[1:] == ["$: responses share a batch with requests or notifications (2025-03-26)"]
+    assert found[1:] == [
+        "$: responses share a batch with requests or notifications (2025-03-26)"
+    ]
 
 
-@pytest.mark.parametrize("revision", [revision for revision in REVISIONS if revision != "2025-03-26"])
+@pytest.mark.parametrize(
+    "revision", [revision for revision in REVISIONS if revision != "2025-03-26"]
+)
 def test_other_revisions_have_no_batch(revision: str) -> None:
     assert Oracle(revision).check([notification("tools/list_changed")]) == [
         f"$: a batch, which {revision} does not have"
     ]
 
 
-@pytest.mark.parametrize("message", [None, 1, "text", {}, {"method": 5}, {"method": []}, {"error": 5}, {"result": 5}])
+@pytest.mark.parametrize(
+    "message",
+    [None, 1, "text", {}, {"method": 5}, {"method": []}, {"error": 5}, {"result": 5}],
+)
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_no_message_breaks_the_oracle(revision: str, message: Any) -> None:
     assert Oracle(revision).check(message)

@@ -25,8 +25,8 @@ from mcp_trio import (
     ToolError,
     ToolResult,
 )
-from mcp_trio.protocol.clean import clean, visible
-from mcp_trio.server.fitting import cut
+from mcp_trio.protocol.sanitize import clean, visible
+from mcp_trio.server.truncate import cut
 
 R = "2025-11-25"
 NEWEST = ALL[-1]
@@ -70,8 +70,14 @@ def making(make: Callable[[], Any]) -> Callable[[], Any]:
         ("".join(map(chr, range(32))), "\t\n\r"),
         ("".join(map(chr, range(127, 160))), ""),
         ("a\x7fb\x85c", "abc"),
-        ("שלום \u202eabc\u202c \u200f\u200d\ufeff", "שלום \u202eabc\u202c \u200f\u200d\ufeff"),
-        ("👩\u200d👩\u200d👧 naïve \u2028 \xa0", "👩\u200d👩\u200d👧 naïve \u2028 \xa0"),
+        (
+            "שלום \u202eabc\u202c \u200f\u200d\ufeff",
+            "שלום \u202eabc\u202c \u200f\u200d\ufeff",
+        ),
+        (
+            "👩\u200d👩\u200d👧 naïve \u2028 \xa0",
+            "👩\u200d👩\u200d👧 naïve \u2028 \xa0",
+        ),
     ],
 )
 def test_a_text_is_cleaned(text: str, cleaned: str) -> None:
@@ -90,7 +96,14 @@ def test_whatever_is_cleaned_has_nothing_left_to_obey(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["\x9d" * 500_000, "\x1b]" * 300_000, "\x9b" + "0" * 500_000, "\x1b[0" * 200_000, "\x1b" + " " * 500_000]
+    "text",
+    [
+        "\x9d" * 500_000,
+        "\x1b]" * 300_000,
+        "\x9b" + "0" * 500_000,
+        "\x1b[0" * 200_000,
+        "\x1b" + " " * 500_000,
+    ],
 )
 def test_cleaning_takes_time_by_the_length_alone(text: str) -> None:
     began = time.process_time()
@@ -99,8 +112,13 @@ def test_cleaning_takes_time_by_the_length_alone(text: str) -> None:
 
 
 def test_what_a_log_shows_stays_on_its_line() -> None:
-    assert visible("a\r\nb\x1b[31m\x9b\u2028\ud800") == r"a\r\nb\x1b[31m\x9b\u2028\ud800"
-    assert visible("refused: \u202eeci\u202c\u2066l\u2069a") == r"refused: \u202eeci\u202c\u2066l\u2069a"
+    assert (
+        visible("a\r\nb\x1b[31m\x9b\u2028\ud800") == r"a\r\nb\x1b[31m\x9b\u2028\ud800"
+    )
+    assert (
+        visible("refused: \u202eeci\u202c\u2066l\u2069a")
+        == r"refused: \u202eeci\u202c\u2066l\u2069a"
+    )
     assert visible("plain \t text") == r"plain \t text"
     assert visible("naïve") == "naïve"
 
@@ -131,9 +149,13 @@ def a_server() -> Server:
         return "told"
 
     server.add_resource("text://it", making(lambda: DIRTY))
-    server.add_resource("contents://it", making(lambda: TextContents("contents://it", DIRTY)))
+    server.add_resource(
+        "contents://it", making(lambda: TextContents("contents://it", DIRTY))
+    )
     server.add_prompt(making(lambda: DIRTY), name="text", description=DIRTY)
-    server.add_prompt(making(lambda: PromptMessage("user", Text(DIRTY))), name="message")
+    server.add_prompt(
+        making(lambda: PromptMessage("user", Text(DIRTY))), name="message"
+    )
     return server
 
 
@@ -150,11 +172,19 @@ def texts(value: Any) -> list[str]:
 async def test_every_text_that_goes_out_is_clean(revision: str) -> None:
     server = a_server()
     asked = [call(revision, name, name) for name in server.tools]
-    asked += [asking(revision, uri, "resources/read", {"uri": uri}) for uri in server.resources]
-    asked += [asking(revision, f"prompt {name}", "prompts/get", {"name": name}) for name in server.prompts]
+    asked += [
+        asking(revision, uri, "resources/read", {"uri": uri})
+        for uri in server.resources
+    ]
+    asked += [
+        asking(revision, f"prompt {name}", "prompts/get", {"name": name})
+        for name in server.prompts
+    ]
     asked += [asking(revision, what, what) for what in ("tools/list", "prompts/list")]
     telling = call(revision, "telling", "tell")
-    telling["params"].setdefault("_meta", {}).update({"progressToken": 1, "io.modelcontextprotocol/logLevel": "debug"})
+    telling["params"].setdefault("_meta", {}).update(
+        {"progressToken": 1, "io.modelcontextprotocol/logLevel": "debug"}
+    )
     async with opened(server, revision) as client:
         replies = await client.exchange(*asked, telling)
     assert len(replies) >= len(asked) + 2
@@ -185,7 +215,9 @@ def fits(result: Any, most: int) -> int:
 
 @pytest.mark.parametrize("revision", ALL)
 @pytest.mark.parametrize("unit", ["x", "é", "𝄞", '"', "\n", "日"])
-async def test_a_text_that_is_too_large_is_cut_and_says_so(revision: str, unit: str) -> None:
+async def test_a_text_that_is_too_large_is_cut_and_says_so(
+    revision: str, unit: str
+) -> None:
     server = Server("x", limits=Limits(max_result=2000))
     server.add_tool(making(lambda: unit * 5000), name="large")
     async with opened(server, revision) as client:
@@ -195,14 +227,20 @@ async def test_a_text_that_is_too_large_is_cut_and_says_so(revision: str, unit: 
     shown, _, note = text.partition("\n[cut: ")
     shown = text[: text.rindex("\n[cut: ")]
     assert shown == unit * len(shown)
-    assert text.endswith(f"\n[cut: 5,000 characters, of which the first {len(shown):,} are shown]")
+    assert text.endswith(
+        f"\n[cut: 5,000 characters, of which the first {len(shown):,} are shown]"
+    )
     assert note
 
 
 async def test_the_largest_text_is_cut_first() -> None:
     server, kept = Server("x"), Text("small" * 20)
     large = Text("large" * 1000)
-    server.add_tool(making(lambda: [kept, large, Image(b"x" * 300, "image/png")]), name="mixed", max_result=2000)
+    server.add_tool(
+        making(lambda: [kept, large, Image(b"x" * 300, "image/png")]),
+        name="mixed",
+        max_result=2000,
+    )
     async with opened(server, R) as client:
         (reply,) = await client.exchange(call(R, 1, "mixed"))
     first, second, picture = reply["result"]["content"]
@@ -222,26 +260,39 @@ async def test_the_largest_text_is_cut_first() -> None:
     ],
 )
 @pytest.mark.parametrize("revision", [R, NEWEST])
-async def test_what_cannot_be_cut_is_refused_with_its_size(revision: str, result: Any) -> None:
+async def test_what_cannot_be_cut_is_refused_with_its_size(
+    revision: str, result: Any
+) -> None:
     server = Server("x")
     server.add_tool(result, name="large", max_result=2000)
     async with connect(server, revision) as client:
         got = await client.call_tool("large")
     assert got.is_error
     assert got.text.startswith("tool large made a result of ")
-    assert "at most 2,000 are allowed, and pictures, sound, bytes and structured content cannot be cut" in got.text
+    assert (
+        "at most 2,000 are allowed, and pictures, sound, bytes and structured content cannot be cut"
+        in got.text
+    )
 
 
 @pytest.mark.parametrize("unit", ["x" * 100, "y", "\x1b[31m"])
-async def test_of_many_texts_as_many_are_cut_as_have_to_be_in_time_by_their_size_alone(unit: str) -> None:
+async def test_of_many_texts_as_many_are_cut_as_have_to_be_in_time_by_their_size_alone(
+    unit: str,
+) -> None:
     server = Server("x")
-    server.add_tool(lambda: [Text(unit)] * 5_000 + [Text("long" * 1000)] * 10, name="many", max_result=150_000)
+    server.add_tool(
+        lambda: [Text(unit)] * 5_000 + [Text("long" * 1000)] * 10,
+        name="many",
+        max_result=150_000,
+    )
     began = time.process_time()
     async with connect(server, R) as client:
         result = await client.call_tool("many")
     assert time.process_time() - began < 1
     fits(result.text, 150_000)
-    assert result.is_error == (unit == "x" * 100)  # they cannot be made shorter by as much as is wanted
+    assert result.is_error == (
+        unit == "x" * 100
+    )  # they cannot be made shorter by as much as is wanted
 
 
 async def test_a_refusal_names_the_size_that_was_made() -> None:
@@ -251,7 +302,11 @@ async def test_a_refusal_names_the_size_that_was_made() -> None:
     async with connect(server, R) as client:
         three = await client.call_tool("small")
         one = await client.call_tool("smallest")
-    sizes = [int(number) for got in (three, one) for number in re.findall("result of ([0-9]+) bytes", got.text)]
+    sizes = [
+        int(number)
+        for got in (three, one)
+        for number in re.findall("result of ([0-9]+) bytes", got.text)
+    ]
     assert sizes[0] - sizes[1] == 2 * len('{"type":"text","text":"short"},')
 
 
@@ -337,10 +392,16 @@ def frail() -> Server:
         def __repr__(self) -> str:
             return SECRET
 
-    for name, function in {"fail": fail_slyly, "file": lambda: fail(), "odd": lambda: {"x": Unprintable()}}.items():
+    for name, function in {
+        "fail": fail_slyly,
+        "file": lambda: fail(),
+        "odd": lambda: {"x": Unprintable()},
+    }.items():
         server.add_tool(function, name=name)
 
-    @server.tool(output_schema={"type": "object", "properties": {"a": {"type": "integer"}}})
+    @server.tool(
+        output_schema={"type": "object", "properties": {"a": {"type": "integer"}}}
+    )
     async def mismatched() -> dict[str, Any]:
         return {"a": SECRET}
 
@@ -370,7 +431,9 @@ class Unsayable(ToolError):
 
 @pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("revision", ALL)
-async def test_a_failure_that_cannot_even_be_said_is_masked(revision: str, several: bool) -> None:
+async def test_a_failure_that_cannot_even_be_said_is_masked(
+    revision: str, several: bool
+) -> None:
     server = Server("x")
 
     @server.tool
@@ -380,25 +443,53 @@ async def test_a_failure_that_cannot_even_be_said_is_masked(revision: str, sever
         raise Unsayable
 
     async with opened(server, revision) as client:
-        replies = await client.exchange(call(revision, 1, "fail"), call(revision, 2, "fail"))
+        replies = await client.exchange(
+            call(revision, 1, "fail"), call(revision, 2, "fail")
+        )
     assert json.dumps(replies).count("(reference ") == 2
     assert SECRET not in json.dumps(replies)
 
 
 @pytest.mark.parametrize("revision", ALL)
-async def test_no_traceback_path_or_secret_reaches_the_wire(revision: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_traceback_path_or_secret_reaches_the_wire(
+    revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
     server = frail()
     server.complete("notes://{id}", "id")(fail)
     asked: list[Json] = [call(revision, name, name) for name in server.tools]
-    asked += [asking(revision, uri, "resources/read", {"uri": uri}) for uri in ("file://it", "notes://1")]
-    asked += [asking(revision, f"p {name}", "prompts/get", {"name": name}) for name in server.prompts]
+    asked += [
+        asking(revision, uri, "resources/read", {"uri": uri})
+        for uri in ("file://it", "notes://1")
+    ]
+    asked += [
+        asking(revision, f"p {name}", "prompts/get", {"name": name})
+        for name in server.prompts
+    ]
     ref = {"type": "ref/resource", "uri": "notes://{id}"}
-    asked += [asking(revision, "c", "completion/complete", {"ref": ref, "argument": {"name": "id", "value": "x"}})]
+    asked += [
+        asking(
+            revision,
+            "c",
+            "completion/complete",
+            {"ref": ref, "argument": {"name": "id", "value": "x"}},
+        )
+    ]
     async with opened(server, revision) as client:
         client.send(*asked)
         replies = await client.replies(len(asked))
     wire = json.dumps(replies)
-    for forbidden in ("swordfish", "Traceback", ".py", "/srv", "line ", "0x", "Error:", "site-packages"):
+    for forbidden in (
+        "swordfish",
+        "Traceback",
+        ".py",
+        "/srv",
+        "line ",
+        "0x",
+        "Error:",
+        "site-packages",
+    ):
         assert forbidden not in wire, forbidden
-    assert wire.count("(reference ") == len(asked) - 1  # but for the arguments that do not fit
+    assert (
+        wire.count("(reference ") == len(asked) - 1
+    )  # but for the arguments that do not fit
     assert "swordfish" in caplog.text

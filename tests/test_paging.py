@@ -8,7 +8,7 @@ import pytest
 from checked import ALL, connect
 
 from mcp_trio import InvalidParams, Server
-from mcp_trio.client import RemoteError
+from mcp_trio.client.errors import RemoteError
 
 PAGED = [revision for revision in ALL if revision > "2024-10-07"]
 R = "2025-11-25"
@@ -30,14 +30,19 @@ def add(server: Server, name: str) -> None:
 
 @pytest.mark.parametrize("revision", PAGED)
 @pytest.mark.parametrize(
-    ("count", "size", "pages"), [(0, 3, 1), (1, 3, 1), (3, 3, 1), (4, 3, 2), (10, 1, 10), (7, None, 1)]
+    ("count", "size", "pages"),
+    [(0, 3, 1), (1, 3, 1), (3, 3, 1), (4, 3, 2), (10, 1, 10), (7, None, 1)],
 )
-async def test_pages_hold_everything_once_and_in_order(revision: str, count: int, size: int | None, pages: int) -> None:
+async def test_pages_hold_everything_once_and_in_order(
+    revision: str, count: int, size: int | None, pages: int
+) -> None:
     async with connect(with_tools(count, pages=size), revision) as client:
         names: list[str] = []
         seen, cursor = 0, None
         while seen == 0 or cursor:
-            page = await client.request("tools/list", {"cursor": cursor} if cursor else {})
+            page = await client.request(
+                "tools/list", {"cursor": cursor} if cursor else {}
+            )
             names += [tool["name"] for tool in page["tools"]]
             seen, cursor = seen + 1, page.get("nextCursor")
     assert names == [f"tool{number:04}" for number in range(count)]
@@ -50,13 +55,30 @@ async def test_the_first_revision_has_the_whole_list_at_once() -> None:
     assert len(page["tools"]) == 10
 
 
-MADE_UP = [urlsafe_b64encode(cursor).decode() for cursor in (b"xafter:1", b"after:-5", b"after: 1", b"after:1:2")]
+MADE_UP = [
+    urlsafe_b64encode(cursor).decode()
+    for cursor in (b"xafter:1", b"after:-5", b"after: 1", b"after:1:2")
+]
 
 
 @pytest.mark.parametrize(
-    "cursor", ["x", "after:1", "YWZ0ZXI6eA==", "YmVmb3JlOjE=", "é", "\0", "A" * 100_000, "====", *MADE_UP]
+    "cursor",
+    [
+        "x",
+        "after:1",
+        "YWZ0ZXI6eA==",
+        "YmVmb3JlOjE=",
+        "é",
+        "\0",
+        "A" * 100_000,
+        "====",
+        *MADE_UP,
+    ],
 )
-@pytest.mark.parametrize("method", ["tools/list", "resources/list", "resources/templates/list", "prompts/list"])
+@pytest.mark.parametrize(
+    "method",
+    ["tools/list", "resources/list", "resources/templates/list", "prompts/list"],
+)
 async def test_a_cursor_that_was_not_given(method: str, cursor: str) -> None:
     server = with_tools(5, pages=2)
     server.add_resource("a://b", lambda: "b")
@@ -113,7 +135,10 @@ async def test_a_list_that_has_changed_is_shown_as_it_is(revision: str) -> None:
     async with connect(server, revision) as client:
         assert len(await client.list_tools()) == 1
         add(server, "second")
-        assert [tool["name"] for tool in await client.list_tools()] == ["tool0000", "second"]
+        assert [tool["name"] for tool in await client.list_tools()] == [
+            "tool0000",
+            "second",
+        ]
         server.remove_tool("tool0000")
         assert [tool["name"] for tool in await client.list_tools()] == ["second"]
         with pytest.raises(RemoteError):
@@ -121,17 +146,25 @@ async def test_a_list_that_has_changed_is_shown_as_it_is(revision: str) -> None:
 
 
 async def test_a_server_may_cut_its_lists_as_it_likes() -> None:
-    def by_letter(items: Sequence[tuple[int, Any]], cursor: str | None) -> tuple[list[Any], str | None]:
+    def by_letter(
+        items: Sequence[tuple[int, Any]], cursor: str | None
+    ) -> tuple[list[Any], str | None]:
         letter = cursor or "a"
         if letter not in "ab":
             raise InvalidParams(f"no page {letter}")
-        return [item for _, item in items if item.listed.name.startswith(letter)], "b" if letter == "a" else None
+        return [
+            item for _, item in items if item.listed.name.startswith(letter)
+        ], "b" if letter == "a" else None
 
     server = Server("x", pages=by_letter)
     for name in ("b1", "a1", "a2"):
         add(server, name)
     async with connect(server, R) as client:
-        assert [tool["name"] for tool in await client.list_tools()] == ["a1", "a2", "b1"]
+        assert [tool["name"] for tool in await client.list_tools()] == [
+            "a1",
+            "a2",
+            "b1",
+        ]
         with pytest.raises(RemoteError) as caught:
             await client.request("tools/list", {"cursor": "c"})
     assert caught.value.message == "no page c"

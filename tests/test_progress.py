@@ -24,7 +24,9 @@ def reporting(*steps: Any) -> Server:
 
 async def told(server: Server, revision: str, token: Any) -> list[Any]:
     async with connect(server, revision) as client:
-        await client.call_tool("work", meta={} if token is None else {"progressToken": token})
+        await client.call_tool(
+            "work", meta={} if token is None else {"progressToken": token}
+        )
     assert {message["method"] for message in client.heard} <= {"notifications/progress"}
     return [message["params"] for message in client.heard]
 
@@ -32,7 +34,9 @@ async def told(server: Server, revision: str, token: Any) -> list[Any]:
 @pytest.mark.parametrize("revision", ALL)
 @pytest.mark.parametrize("token", ["t", "", 0, 7, 2**53])
 async def test_each_step_is_told(revision: str, token: Any) -> None:
-    first, second = await told(reporting((1, 2, "half"), (2, 2, "all")), revision, token)
+    first, second = await told(
+        reporting((1, 2, "half"), (2, 2, "all")), revision, token
+    )
     with_message = {"message": "half"} if revision >= "2025-03-26" else {}
     assert first == {"progressToken": token, "progress": 1, "total": 2, **with_message}
     assert second["progress"] == 2
@@ -45,16 +49,26 @@ async def test_nothing_is_told_to_who_has_not_asked(revision: str) -> None:
 
 async def test_what_does_not_go_forward_is_not_told() -> None:
     steps = [(0,), (0.5,), (0.5,), (0.25,), (-1,), (float("nan"),), (1,)]
-    assert [step["progress"] for step in await told(reporting(*steps), R, "t")] == [0, 0.5, 1]
+    assert [step["progress"] for step in await told(reporting(*steps), R, "t")] == [
+        0,
+        0.5,
+        1,
+    ]
 
 
 async def test_progress_that_is_no_number_never_spoils_the_wire() -> None:
-    assert [step["progress"] for step in await told(reporting((1, float("inf")), (float("inf"),)), R, "t")] == [1]
+    assert [
+        step["progress"]
+        for step in await told(reporting((1, float("inf")), (float("inf"),)), R, "t")
+    ] == [1]
 
 
 async def test_two_requests_report_under_their_own_tokens() -> None:
     async with connect(reporting((1,), (2,)), R) as client:
-        ids = [client.begin("tools/call", {"name": "work"}, meta={"progressToken": token}) for token in ("a", "b")]
+        ids = [
+            client.begin("tools/call", {"name": "work"}, meta={"progressToken": token})
+            for token in ("a", "b")
+        ]
         for id in ids:
             await client.finish(id)
         tokens = [message["params"]["progressToken"] for message in client.heard]
@@ -75,9 +89,16 @@ async def test_resources_and_prompts_report_too() -> None:
         return "p"
 
     async with connect(server, R) as client:
-        await client.request("resources/read", {"uri": "a://b"}, meta={"progressToken": 1})
-        await client.request("prompts/get", {"name": "prompt"}, meta={"progressToken": 2})
-        assert [message["params"]["progressToken"] for message in client.heard] == [1, 2]
+        await client.request(
+            "resources/read", {"uri": "a://b"}, meta={"progressToken": 1}
+        )
+        await client.request(
+            "prompts/get", {"name": "prompt"}, meta={"progressToken": 2}
+        )
+        assert [message["params"]["progressToken"] for message in client.heard] == [
+            1,
+            2,
+        ]
 
 
 async def test_the_requests_meta_is_the_tools_to_read() -> None:
@@ -88,6 +109,11 @@ async def test_the_requests_meta_is_the_tools_to_read() -> None:
         return ctx.meta
 
     async with connect(server, R) as client:
-        result = await client.call_tool("work", meta={"progressToken": 1, "example.com/trace": {"a": [1]}})
-        assert result.structured == {"progressToken": 1, "example.com/trace": {"a": [1]}}
+        result = await client.call_tool(
+            "work", meta={"progressToken": 1, "example.com/trace": {"a": [1]}}
+        )
+        assert result.structured == {
+            "progressToken": 1,
+            "example.com/trace": {"a": [1]},
+        }
         assert (await client.call_tool("work")).structured == {}

@@ -15,11 +15,22 @@ from typing import Any
 import pytest
 from clients.install import HERE as CLIENTS
 from clients.install import Unavailable, command_of, node_modules, python_sdk
-from recorded.recording import MCP_TRIO, PROJECT, SECONDS, converse, listening, recorded, recorder, run
+from recorded.recording import (
+    MCP_TRIO,
+    PROJECT,
+    SECONDS,
+    listening,
+    recorded,
+    recorder,
+    run,
+    serve_conversation,
+)
 
 from mcp_trio.trace.format import Trace, read
 
-TRACES = [read(path) for path in sorted((PROJECT / "traces" / "clients").glob("*.jsonl"))]
+TRACES = [
+    read(path) for path in sorted((PROJECT / "traces" / "clients").glob("*.jsonl"))
+]
 CONVERSATIONS = [
     ("python 1", "newest"),
     ("python 2", "newest"),
@@ -29,16 +40,26 @@ CONVERSATIONS = [
     ("typescript 2", "legacy"),
 ]
 
-TELLING = re.compile(r'127\.0\.0\.1|localhost|/home|/root|/tmp|/Users|file:|"(?:host|cookie|authorization)":')
+TELLING = re.compile(
+    r'127\.0\.0\.1|localhost|/home|/root|/tmp|/Users|file:|"(?:host|cookie|authorization)":'
+)
 
 each_trace = pytest.mark.parametrize("trace", TRACES, ids=lambda trace: trace.path.stem)
 each_conversation = pytest.mark.parametrize(("client", "revision"), CONVERSATIONS)
 
 
 def test_every_client_was_recorded_over_stdio_and_over_http() -> None:
-    there = {(trace.header.client.split()[0], trace.header.transport) for trace in TRACES}
-    clients = ["mcp", "fastmcp", *(f"@modelcontextprotocol/{name}" for name in ("sdk", "client", "inspector"))]
-    assert {(client, transport) for client in clients for transport in ("stdio", "http")} <= there
+    there = {
+        (trace.header.client.split()[0], trace.header.transport) for trace in TRACES
+    }
+    clients = [
+        "mcp",
+        "fastmcp",
+        *(f"@modelcontextprotocol/{name}" for name in ("sdk", "client", "inspector")),
+    ]
+    assert {
+        (client, transport) for client in clients for transport in ("stdio", "http")
+    } <= there
     assert len(TRACES) >= 12
 
 
@@ -52,10 +73,14 @@ def pinned() -> dict[str, list[str]]:
     """The versions of each package in tests/clients."""
     found: dict[str, list[str]] = {}
     for path in CLIENTS.glob("requirements-*.txt"):
-        for name, version in re.findall(r"^([a-z]+)\S*==(\S+)$", path.read_text(encoding="utf-8"), re.MULTILINE):
+        for name, version in re.findall(
+            r"^([a-z]+)\S*==(\S+)$", path.read_text(encoding="utf-8"), re.MULTILINE
+        ):
             found.setdefault(name, []).append(version)
     for path in CLIENTS.rglob("package.json"):
-        packages: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))["dependencies"]
+        packages: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))[
+            "dependencies"
+        ]
         for name, version in packages.items():
             found.setdefault(name, []).append(version)
     return found
@@ -68,7 +93,9 @@ def test_a_trace_tells_nothing_of_where_it_was_recorded(trace: Trace) -> None:
 
 @pytest.mark.slow
 @each_conversation
-def test_on_stdio_neither_side_notices_the_recorder(client: str, revision: str, tmp_path: Path) -> None:
+def test_on_stdio_neither_side_notices_the_recorder(
+    client: str, revision: str, tmp_path: Path
+) -> None:
     server = server_of(client)
     alone = spoken(client, revision, "--", *server)
     trace = tmp_path / "trace.jsonl"
@@ -78,7 +105,9 @@ def test_on_stdio_neither_side_notices_the_recorder(client: str, revision: str, 
 
 @pytest.mark.slow
 @each_conversation
-def test_on_http_neither_side_notices_the_recorder(client: str, revision: str, tmp_path: Path) -> None:
+def test_on_http_neither_side_notices_the_recorder(
+    client: str, revision: str, tmp_path: Path
+) -> None:
     trace = tmp_path / "trace.jsonl"
     with serving(server_of(client)) as url:
         alone = spoken(client, revision, "--url", url)
@@ -89,12 +118,14 @@ def test_on_http_neither_side_notices_the_recorder(client: str, revision: str, t
 
 def check_that_it_replays(trace: Path, *server: str) -> None:
     """What the SDK's server says differently each time is found, and beside that there is no difference."""
-    assert run([*MCP_TRIO, "replay", "--stabilise", str(trace), *server]).endswith("no differences\n")
+    assert run([*MCP_TRIO, "replay", "--stabilise", str(trace), *server]).endswith(
+        "no differences\n"
+    )
 
 
 def spoken(client: str, revision: str, *server: str) -> dict[str, Any]:
     try:
-        return converse(command_of(client), "--revision", revision, *server)
+        return serve_conversation(command_of(client), "--revision", revision, *server)
     except Unavailable as reason:
         pytest.skip(f"cannot install the client {client}: {reason}")
 
@@ -104,8 +135,14 @@ def server_of(client: str) -> list[str]:
     sdk, version = client.split()
     try:
         if sdk == "python":
-            return [str(python_sdk(int(version))), str(PROJECT / "tests" / "recorded" / "servers" / "python_server.py")]
-        return ["node", str(node_modules().parent / f"typescript_server_v{version}.mjs")]
+            return [
+                str(python_sdk(int(version))),
+                str(PROJECT / "tests" / "recorded" / "servers" / "python_server.py"),
+            ]
+        return [
+            "node",
+            str(node_modules().parent / f"typescript_server_v{version}.mjs"),
+        ]
     except Unavailable as reason:
         pytest.skip(f"cannot install the SDK {client}: {reason}")
 

@@ -12,10 +12,11 @@ from checked import connect as connect_here
 
 import mcp_trio
 from mcp_trio import Principal
-from mcp_trio.client import Client, connect
-from mcp_trio.loading import Problem, load
+from mcp_trio.cli.reload import Reloader
+from mcp_trio.client.client import Client
+from mcp_trio.client.target import connect
+from mcp_trio.load_spec import UsageError, load
 from mcp_trio.protocol.errors import InvalidParams
-from mcp_trio.reload import Reloader
 
 REVISION = "2025-11-25"
 
@@ -90,7 +91,9 @@ async def names(client):
     return [tool["name"] for tool in await client.list_tools()]
 
 
-async def test_a_tool_that_is_added_is_listed_and_clients_hear_of_that_list_alone(folder, autojump_clock):
+async def test_a_tool_that_is_added_is_listed_and_clients_hear_of_that_list_alone(
+    folder, autojump_clock
+):
     server, reloader = loaded()
     async with client_of(server) as client:
         write(folder, FILE + ONE_MORE)
@@ -103,22 +106,36 @@ async def test_a_tool_that_is_added_is_listed_and_clients_hear_of_that_list_alon
 async def test_what_is_taken_out_of_the_file_is_gone(folder, autojump_clock):
     server, reloader = loaded()
     async with client_of(server) as client:
-        write(folder, FILE[: FILE.index("@server.prompt")].replace("async def add", "async def plus"))
+        write(
+            folder,
+            FILE[: FILE.index("@server.prompt")].replace(
+                "async def add", "async def plus"
+            ),
+        )
         assert reloader.reload() == ["tools", "prompts"]
         assert sorted(await told(client)) == ["prompts", "tools"]
         assert await names(client) == ["plus"]
 
 
-async def test_a_body_that_changes_is_run_and_no_list_is_told_of(folder, autojump_clock):
+async def test_a_body_that_changes_is_run_and_no_list_is_told_of(
+    folder, autojump_clock
+):
     server, reloader = loaded()
     async with client_of(server) as client:
         await client.list_tools()
-        write(folder, FILE.replace("a + b", "a * b").replace('"old"', '"new"').replace("Hello", "Goodbye"))
+        write(
+            folder,
+            FILE.replace("a + b", "a * b")
+            .replace('"old"', '"new"')
+            .replace("Hello", "Goodbye"),
+        )
         assert reloader.reload() == []
         assert await told(client) == []
         assert (await client.call_tool("add", {"a": 3, "b": 4})).text == "12"
         assert (await client.read_resource("notes://a"))[0]["text"] == "new"
-        assert (await client.get_prompt("greet", {"name": "x"}))["messages"][0]["content"]["text"] == "Goodbye, x"
+        assert (await client.get_prompt("greet", {"name": "x"}))["messages"][0][
+            "content"
+        ]["text"] == "Goodbye, x"
 
 
 @pytest.mark.parametrize(
@@ -143,21 +160,34 @@ WRONG = {
     "bad syntax": ("def f(:\n", ["SyntaxError", "line 24"]),
     "an exception": ("1 / 0\n", ["ZeroDivisionError", "line 24"]),
     "an exit": ("raise SystemExit\n", ["sys.exit()", "line 24"]),
-    "several servers": ("del server\na, b = Server('a'), Server('b')\n", ["several Server objects"]),
+    "several servers": (
+        "del server\na, b = Server('a'), Server('b')\n",
+        ["several Server objects"],
+    ),
     "no server": ("del server\n", ["no Server object"]),
-    "a name twice": ("server.add_tool(add)\n", ["there is a tool 'add' already", "line 24"]),
+    "a name twice": (
+        "server.add_tool(add)\n",
+        ["there is a tool 'add' already", "line 24"],
+    ),
 }
 
 
 @pytest.mark.parametrize(("text", "says"), WRONG.values(), ids=WRONG)
-async def test_a_file_with_an_error_leaves_all_as_it_was(folder, capsys, autojump_clock, text, says):
+async def test_a_file_with_an_error_leaves_all_as_it_was(
+    folder, capsys, autojump_clock, text, says
+):
     server, reloader = loaded()
     async with client_of(server) as client:
         before = sys.modules["changing"]
         write(folder, FILE + ONE_MORE.strip() + "\n" + text)
         reloader._reload_and_say()
         err = capsys.readouterr().err
-        for part in ("Not reloaded", "changing.py", "What was served before goes on", *says):
+        for part in (
+            "Not reloaded",
+            "changing.py",
+            "What was served before goes on",
+            *says,
+        ):
             assert part in err
         assert len(err.splitlines()) == 2
         assert await told(client) == []
@@ -167,22 +197,26 @@ async def test_a_file_with_an_error_leaves_all_as_it_was(folder, capsys, autojum
         assert reloader.reload() == ["tools"]
 
 
-async def test_a_tool_whose_scopes_change_is_gone_at_once_for_those_without(folder, autojump_clock):
+async def test_a_tool_whose_scopes_change_is_gone_at_once_for_those_without(
+    folder, autojump_clock
+):
     server, reloader = loaded()
     nobody = Principal("nobody")
-    assert b'"add"' in server.tools.listing(server.revisions.newest_opening, "tools", None, nobody)
+    assert b'"add"' in server.tools.listing(
+        server.revisions.newest_opening, "tools", None, nobody
+    )
     write(folder, FILE.replace("@server.tool\n", "@server.tool(scopes={'admin'})\n"))
     reloader.reload()
-    assert b'"add"' not in server.tools.listing(server.revisions.newest_opening, "tools", None, nobody)
+    assert b'"add"' not in server.tools.listing(
+        server.revisions.newest_opening, "tools", None, nobody
+    )
     with pytest.raises(InvalidParams):
         server.tools.find("add", nobody)
 
 
 def test_neighbours_that_the_file_imports_are_loaded_afresh(folder):
     write(folder, "NAME = 'one'", "names.py")
-    text = (
-        "from names import NAME\nfrom mcp_trio import Server\nserver = Server('a')\nserver.tool(name=NAME)(lambda: '')"
-    )
+    text = "from names import NAME\nfrom mcp_trio import Server\nserver = Server('a')\nserver.tool(name=NAME)(lambda: '')"
     write(folder, text)
     server, reloader = loaded()
     write(folder, "NAME = 'two'", "names.py")
@@ -195,7 +229,10 @@ def test_a_module_of_a_package_is_loaded_afresh_with_its_neighbours(folder):
     text = "from .inner.names import NAME\nfrom mcp_trio import Server\nserver = Server('a')\nserver.tool(name=NAME)"
     write(folder, text + "(lambda: '')", "package/module.py")
     server, reloader = loaded("package.module:server")
-    assert reloader._folders() == {str(folder / "package"), str(folder / "package" / "inner")}
+    assert reloader._folders() == {
+        str(folder / "package"),
+        str(folder / "package" / "inner"),
+    }
     write(folder, "NAME = 'two'", "package/inner/names.py")
     assert (reloader.reload(), list(server.tools)) == (["tools"], ["two"])
 
@@ -209,8 +246,13 @@ def test_libraries_and_environments_are_not_loaded_afresh(folder):
     assert list(reloader._modules()) == ["changing"]
 
 
-async def test_the_server_that_the_file_names_is_the_one_that_runs(folder, autojump_clock):
-    text = FILE + "@server.tool\nasync def grow() -> None:\n    server.add_tool(add, name='later')\n"
+async def test_the_server_that_the_file_names_is_the_one_that_runs(
+    folder, autojump_clock
+):
+    text = (
+        FILE
+        + "@server.tool\nasync def grow() -> None:\n    server.add_tool(add, name='later')\n"
+    )
     server, reloader = loaded()
     write(folder, text)
     async with client_of(server) as client:
@@ -219,18 +261,24 @@ async def test_the_server_that_the_file_names_is_the_one_that_runs(folder, autoj
         assert await names(client) == ["add", "grow", "later"]
         write(folder, text.replace("Add two", "Sum up two"))
         reloader.reload()
-        assert await names(client) == ["add", "grow", "later"]  # the file never had it, so that it is not gone from it
+        assert await names(client) == [
+            "add",
+            "grow",
+            "later",
+        ]  # the file never had it, so that it is not gone from it
         assert {*await told(client)} == {"tools"}
 
 
 async def test_what_runs_meanwhile_ends_as_it_was_begun(folder, autojump_clock):
-    text = FILE.replace("    return str(a + b)", "    await trio.sleep(1)\n    return 'old'").replace(
-        "from mcp_trio", "import trio\nfrom mcp_trio", 1
-    )
+    text = FILE.replace(
+        "    return str(a + b)", "    await trio.sleep(1)\n    return 'old'"
+    ).replace("from mcp_trio", "import trio\nfrom mcp_trio", 1)
     write(folder, text)
     server, reloader = loaded()
     async with client_of(server) as client:
-        call = client.begin("tools/call", {"name": "add", "arguments": {"a": 1, "b": 1}})
+        call = client.begin(
+            "tools/call", {"name": "add", "arguments": {"a": 1, "b": 1}}
+        )
         await trio.testing.wait_all_tasks_blocked()
         write(folder, text.replace("'old'", "'new'"))
         reloader.reload()
@@ -240,7 +288,11 @@ async def test_what_runs_meanwhile_ends_as_it_was_begun(folder, autojump_clock):
 
 def test_completers_come_and_go_with_the_file(folder):
     server, reloader = loaded()
-    write(folder, FILE + "@server.complete('greet', 'name')\nasync def whom(value: str) -> list[str]:\n    return []\n")
+    write(
+        folder,
+        FILE
+        + "@server.complete('greet', 'name')\nasync def whom(value: str) -> list[str]:\n    return []\n",
+    )
     reloader.reload()
     assert list(server.completers["greet"]) == ["name"]
     write(folder, FILE)
@@ -278,12 +330,12 @@ def test_it_is_said_what_takes_effect_with_the_next_start(folder, capsys, new, s
 
 def test_without_the_library_it_is_said_how_to_get_it(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "watchfiles", None)
-    with pytest.raises(Problem, match=r"pip install 'mcp_trio\[reload\]'"):
+    with pytest.raises(UsageError, match=r"pip install 'mcp_trio\[reload\]'"):
         loaded()
 
 
 def test_what_is_not_the_users_is_not_watched(folder):
-    with pytest.raises(Problem, match="nothing of yours to watch"):
+    with pytest.raises(UsageError, match="nothing of yours to watch"):
         loaded("mcp_trio.demo")
 
 
@@ -318,10 +370,27 @@ class Heard:
 async def test_a_changed_file_is_served_within_a_second_on_all_transports(folder, spec):
     """A call that runs meanwhile finishes, and each client that is connected hears of the change."""
     write(folder, FILE + SLOW_TOOL)
-    command = [sys.executable, "-m", "mcp_trio", "run", spec, "--reload", "--stdio", "--http", "0"]
-    environment = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(mcp_trio.__file__))}
+    command = [
+        sys.executable,
+        "-m",
+        "mcp_trio",
+        "run",
+        spec,
+        "--reload",
+        "--stdio",
+        "--http",
+        "0",
+    ]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.path.dirname(os.path.dirname(mcp_trio.__file__)),
+    }
     process = await trio.lowlevel.open_process(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
     )
     with trio.fail_after(20):
         async with process.stderr, trio.open_nursery() as nursery:
@@ -336,7 +405,8 @@ async def test_a_changed_file_is_served_within_a_second_on_all_transports(folder
 
 
 async def all_hear(folder, process, url, nursery):
-    from mcp_trio.client import LineWire, talk
+    from mcp_trio.client.client import talk
+    from mcp_trio.client.stdio import LineWire
 
     wire = LineWire(process.stdin, process.stdout)
     nursery.start_soon(wire.run)
@@ -346,7 +416,12 @@ async def all_hear(folder, process, url, nursery):
         connect(url.replace("http:", "ws:"), REVISION) as on_websocket,
     ):
         clients = [Heard(client) for client in (on_stdio, on_http, on_websocket)]
-        calls = [one.client.begin("tools/call", {"name": "wait", "arguments": {"seconds": 0.5}}) for one in clients]
+        calls = [
+            one.client.begin(
+                "tools/call", {"name": "wait", "arguments": {"seconds": 0.5}}
+            )
+            for one in clients
+        ]
         for one in clients:
             assert await names(one.client) == ["add", "wait"]
         changed = trio.current_time()

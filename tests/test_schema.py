@@ -1,4 +1,4 @@
-# ruff: noqa: E501, UP007, UP045 (long tables; the older spellings of unions are tested too)
+# ruff: noqa: UP007, UP045 (long tables; the older spellings of unions are tested too)
 from __future__ import annotations
 
 import datetime
@@ -9,7 +9,16 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Optional, TypedDict, Union
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    Optional,
+    TypedDict,
+    Union,
+)
 
 import attrs
 import jsonschema
@@ -17,7 +26,7 @@ import msgspec
 import pytest
 
 from mcp_trio.protocol.errors import InvalidArguments
-from mcp_trio.server.schema import Parameters, Returned
+from mcp_trio.server.schema.signature import Parameters, Returned
 
 if TYPE_CHECKING:
     import elsewhere
@@ -120,7 +129,9 @@ def refusal(function: Callable[..., Any], raw: bytes, **options: Any) -> str:
     return caught.value.reason
 
 
-async def get_weather(location: str, units: Literal["metric", "imperial"] = "metric") -> str:
+async def get_weather(
+    location: str, units: Literal["metric", "imperial"] = "metric"
+) -> str:
     """Get current weather information for a location.
 
     Args:
@@ -137,7 +148,11 @@ def test_a_signature_becomes_a_schema():
         "type": "object",
         "properties": {
             "location": {"type": "string", "description": "City name or zip code."},
-            "units": {"type": "string", "enum": ["metric", "imperial"], "default": "metric"},
+            "units": {
+                "type": "string",
+                "enum": ["metric", "imperial"],
+                "default": "metric",
+            },
         },
         "required": ["location"],
         "additionalProperties": False,
@@ -223,7 +238,10 @@ def test_classes_go_under_defs_with_their_descriptions():
 
     schema = Parameters(function).schema
     assert schema["properties"]["at"] == {"$ref": "#/$defs/Point"}
-    assert schema["properties"]["then"] == {"anyOf": [{"$ref": "#/$defs/Point"}, {"type": "null"}], "default": None}
+    assert schema["properties"]["then"] == {
+        "anyOf": [{"$ref": "#/$defs/Point"}, {"type": "null"}],
+        "default": None,
+    }
     assert schema["$defs"] == {
         "Point": {
             "description": "A place on the map.",
@@ -242,7 +260,9 @@ def test_a_recursive_class_refers_to_itself():
     def function(tree: Tree): ...
 
     parameters = Parameters(function)
-    assert parameters.schema["$defs"]["Tree"]["properties"]["children"]["items"] == {"$ref": "#/$defs/Tree"}
+    assert parameters.schema["$defs"]["Tree"]["properties"]["children"]["items"] == {
+        "$ref": "#/$defs/Tree"
+    }
     assert parameters.decode(b'{"tree":{"children":[{}]}}') == {"tree": Tree([Tree()])}
 
 
@@ -258,14 +278,19 @@ def test_two_classes_of_one_name_are_kept_apart():
 
     function.__annotations__ = {"a": Point, "b": another()}
     schema = Parameters(function).schema
-    assert schema["properties"] == {"a": {"$ref": "#/$defs/Point"}, "b": {"$ref": "#/$defs/Point_"}}
+    assert schema["properties"] == {
+        "a": {"$ref": "#/$defs/Point"},
+        "b": {"$ref": "#/$defs/Point_"},
+    }
     assert list(schema["$defs"]["Point_"]["properties"]) == ["z"]
 
 
 def test_literals_within_classes_keep_their_order():
     def function(movie: Movie): ...
 
-    assert Parameters(function).schema["$defs"]["Movie"]["properties"]["genre"]["enum"] == ["western", "drama"]
+    assert Parameters(function).schema["$defs"]["Movie"]["properties"]["genre"][
+        "enum"
+    ] == ["western", "drama"]
 
 
 def test_tagged_structs_are_told_apart_by_their_tags():
@@ -273,9 +298,15 @@ def test_tagged_structs_are_told_apart_by_their_tags():
 
     parameters = Parameters(function)
     assert parameters.schema["properties"]["pet"] == {
-        "anyOf": [{"$ref": "#/$defs/Cat", "required": ["type"]}, {"$ref": "#/$defs/Dog", "required": ["type"]}]
+        "anyOf": [
+            {"$ref": "#/$defs/Cat", "required": ["type"]},
+            {"$ref": "#/$defs/Dog", "required": ["type"]},
+        ]
     }
-    assert parameters.schema["$defs"]["Cat"]["properties"]["type"] == {"type": "string", "enum": ["cat"]}
+    assert parameters.schema["$defs"]["Cat"]["properties"]["type"] == {
+        "type": "string",
+        "enum": ["cat"],
+    }
     assert parameters.decode(b'{"pet":{"type":"dog","tricks":[]}}') == {"pet": Dog([])}
 
 
@@ -313,9 +344,9 @@ def test_arguments_become_typed_values(annotation: Any, raw: str, value: Any):
 def test_numbers_keep_their_digits_where_another_argument_is_written_as_1_0():
     def function(a: int, b: Decimal): ...
 
-    assert Parameters(function).decode(b'{"a":1.0,"b":0.12345678901234567890}')["b"] == Decimal(
-        "0.12345678901234567890"
-    )
+    assert Parameters(function).decode(b'{"a":1.0,"b":0.12345678901234567890}')[
+        "b"
+    ] == Decimal("0.12345678901234567890")
 
 
 @pytest.mark.parametrize(
@@ -339,7 +370,9 @@ def test_numbers_keep_their_digits_where_another_argument_is_written_as_1_0():
         (str, f"-1e-{10**30}", "$[...]: number out of range"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_its_path(annotation: Any, raw: str, reason: str):
+def test_what_does_not_fit_is_refused_with_its_path(
+    annotation: Any, raw: str, reason: str
+):
     with pytest.raises(InvalidArguments) as caught:
         decoded(annotation, raw)
     assert caught.value.reason == reason
@@ -352,9 +385,13 @@ def test_the_first_missing_argument_is_named():
 
 def test_an_unknown_argument_is_named_and_so_are_the_known():
     assert (
-        refusal(get_weather, b'{"location":"x","foo":1}') == "Unknown argument: foo; known arguments: location, units"
+        refusal(get_weather, b'{"location":"x","foo":1}')
+        == "Unknown argument: foo; known arguments: location, units"
     )
-    assert refusal(lambda: None, b'{"foo":1}') == "Unknown argument: foo; there are no arguments"
+    assert (
+        refusal(lambda: None, b'{"foo":1}')
+        == "Unknown argument: foo; there are no arguments"
+    )
 
 
 @pytest.mark.parametrize(
@@ -362,14 +399,28 @@ def test_an_unknown_argument_is_named_and_so_are_the_known():
     [
         (b"[1]", "$: expected object, got array"),
         (b"null", "$: expected object, got null"),
-        (b'{"a":[' + b"[" * 100_000 + b"]" * 100_000 + b'],"b":1}', "$: nested too deep"),
+        (
+            b'{"a":[' + b"[" * 100_000 + b"]" * 100_000 + b'],"b":1}',
+            "$: nested too deep",
+        ),
     ],
 )
 def test_what_is_no_object_is_refused(raw: bytes, reason: str):
     assert refusal(add, raw) == reason
 
 
-@pytest.mark.parametrize("raw", [b"", b"{", b'{"a":\xff}', b'{"a":"\xff"}', b'{"a":"\\ud800"}', b'{"a":NaN}', b"{}{}"])
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"{",
+        b'{"a":\xff}',
+        b'{"a":"\xff"}',
+        b'{"a":"\\ud800"}',
+        b'{"a":NaN}',
+        b"{}{}",
+    ],
+)
 def test_what_is_no_json_is_refused(raw: bytes):
     def function(a): ...
 
@@ -385,17 +436,35 @@ def test_deep_nesting_is_refused():
 
 
 def test_defaults_are_filled_in_and_never_shared():
-    def function(a: list[int] = [1], b: dict[str, int] = {}, c: Point = Point(1), d: str = "d"): ...  # noqa: B006, B008
+    def function(
+        a: list[int] = [1], b: dict[str, int] = {}, c: Point = Point(1), d: str = "d"
+    ): ...
 
     parameters = Parameters(function)
     first, second = parameters.decode(b"{}"), parameters.decode(b"{}")
     assert first == second == {"a": [1], "b": {}, "c": Point(1), "d": "d"}
     assert all(first[name] is not second[name] for name in "abc")
-    assert parameters.schema["properties"]["c"]["default"] == {"x": 1, "y": 0, "tags": []}
+    assert parameters.schema["properties"]["c"]["default"] == {
+        "x": 1,
+        "y": 0,
+        "tags": [],
+    }
 
 
 @pytest.mark.parametrize(
-    "name", ["__x", "_y", "self_", "class_", "in_", "cls", "__init__", "__post_init__", "__dict__", "_"]
+    "name",
+    [
+        "__x",
+        "_y",
+        "self_",
+        "class_",
+        "in_",
+        "cls",
+        "__init__",
+        "__post_init__",
+        "__dict__",
+        "_",
+    ],
 )
 def test_a_parameter_may_have_any_name(name: str):
     namespace: dict[str, Any] = {}
@@ -410,7 +479,10 @@ def test_no_annotation_takes_any_json():
 
     parameters = Parameters(function)
     assert parameters.schema["properties"] == {"a": {}, "b": {"default": None}}
-    assert parameters.decode(b'{"a":[1,{"b":null}]}') == {"a": [1, {"b": None}], "b": None}
+    assert parameters.decode(b'{"a":[1,{"b":null}]}') == {
+        "a": [1, {"b": None}],
+        "b": None,
+    }
 
 
 def test_further_arguments_go_into_kwargs():
@@ -419,14 +491,20 @@ def test_further_arguments_go_into_kwargs():
     parameters = Parameters(function, injected=Context)
     assert "additionalProperties" not in parameters.schema
     assert parameters.decode(b'{"a":1.0,"b":"x"}') == {"a": 1, "b": "x"}
-    assert refusal(function, b'{"a":1,"ctx":2}', injected=Context) == "Unknown argument: ctx"
+    assert (
+        refusal(function, b'{"a":1,"ctx":2}', injected=Context)
+        == "Unknown argument: ctx"
+    )
 
 
 def test_kwargs_may_have_a_type():
     def function(**counts: int): ...
 
     parameters = Parameters(function)
-    assert parameters.schema == {"type": "object", "additionalProperties": {"type": "integer"}}
+    assert parameters.schema == {
+        "type": "object",
+        "additionalProperties": {"type": "integer"},
+    }
     assert parameters.decode(b'{"a":1}') == {"a": 1}
     assert refusal(function, b'{"a":"x"}') == "$[...]: expected integer, got string"
 
@@ -467,8 +545,13 @@ def test_methods_partials_wrapped_functions_and_callable_objects():
         "b": {"type": "integer"},
     }
     assert list(Parameters(functools.partial(add, 1)).schema["properties"]) == ["b"]
-    assert Parameters(functools.partial(add, b=1)).schema["properties"]["b"] == {"type": "integer", "default": 1}
-    assert Parameters(Calculator()).schema["properties"] == {"a": {"type": "integer", "description": "The only."}}
+    assert Parameters(functools.partial(add, b=1)).schema["properties"]["b"] == {
+        "type": "integer",
+        "default": 1,
+    }
+    assert Parameters(Calculator()).schema["properties"] == {
+        "a": {"type": "integer", "description": "The only."}
+    }
 
 
 def test_meta_wins_over_the_docstring():
@@ -480,9 +563,19 @@ def test_meta_wins_over_the_docstring():
 
 @pytest.mark.parametrize(
     "annotation",
-    [Context, SpecialContext, Optional[Context], Context | None, "Context", "Context | None", Annotated[Context, "x"]],
+    [
+        Context,
+        SpecialContext,
+        Optional[Context],
+        Context | None,
+        "Context",
+        "Context | None",
+        Annotated[Context, "x"],
+    ],
 )
-def test_the_context_is_found_by_annotation_and_stays_out_of_the_schema(annotation: Any):
+def test_the_context_is_found_by_annotation_and_stays_out_of_the_schema(
+    annotation: Any,
+):
     def function(c, a: int): ...
 
     function.__annotations__["c"] = annotation
@@ -514,16 +607,28 @@ def of_number_keys(x: dict[float, int]): ...
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (of_socket, r"^of_socket\(\): parameter 'x' has type socket.socket, which has no JSON form; use "),
-        (of_nested_socket, "parameter 'x' has type socket.socket, which has no JSON form"),
+        (
+            of_socket,
+            r"^of_socket\(\): parameter 'x' has type socket.socket, which has no JSON form; use ",
+        ),
+        (
+            of_nested_socket,
+            "parameter 'x' has type socket.socket, which has no JSON form",
+        ),
         (
             of_unresolvable,
             r"^of_unresolvable\(\): parameter 'x' has the annotation 'Missing', which cannot be resolved",
         ),
-        (of_bad_default, r"^of_bad_default\(\): parameter 'x' has the default 'a', which is not of its type"),
+        (
+            of_bad_default,
+            r"^of_bad_default\(\): parameter 'x' has the default 'a', which is not of its type",
+        ),
         (of_two_contexts, r"^of_two_contexts\(\): parameter 'b' is a second Context"),
         (of_arguments, r"^of_arguments\(\): .*\*args has no JSON form"),
-        (of_two_texts, r"^of_two_texts\(\): parameter 'x' has type .*more than one str-like type"),
+        (
+            of_two_texts,
+            r"^of_two_texts\(\): parameter 'x' has type .*more than one str-like type",
+        ),
         (of_booleans, "use bool"),
         (of_bad_limit, "Can only set `ge` on a numeric type"),
         (of_odd_keys, "dict with keys of the type boolean"),
@@ -537,7 +642,10 @@ def test_what_cannot_be_is_refused_at_registration(function: Any, message: str):
 
 BY_HAND = {
     "type": "object",
-    "properties": {"a": {"type": "integer", "minimum": 3}, "b": {"type": "string", "format": "date"}},
+    "properties": {
+        "a": {"type": "integer", "minimum": 3},
+        "b": {"type": "string", "format": "date"},
+    },
     "required": ["a", "b"],
     "additionalProperties": False,
 }
@@ -548,7 +656,10 @@ def test_a_schema_written_by_hand_is_shown_to_the_letter_and_the_signature_conve
 
     parameters = Parameters(function, input_schema=BY_HAND)
     assert parameters.schema == BY_HAND
-    assert parameters.decode(b'{"a":3.0,"b":"2025-01-01"}') == {"a": 3.0, "b": datetime.date(2025, 1, 1)}
+    assert parameters.decode(b'{"a":3.0,"b":"2025-01-01"}') == {
+        "a": 3.0,
+        "b": datetime.date(2025, 1, 1),
+    }
 
 
 @pytest.mark.parametrize(
@@ -572,7 +683,10 @@ def test_kwargs_alone_take_all_that_a_schema_allows():
 
     parameters = Parameters(function, input_schema=BY_HAND)
     assert parameters.decode(b'{"a":3,"b":"x"}') == {"a": 3, "b": "x"}
-    assert refusal(function, b'{"a":3}', input_schema=BY_HAND) == "Missing required argument: b"
+    assert (
+        refusal(function, b'{"a":3}', input_schema=BY_HAND)
+        == "Missing required argument: b"
+    )
 
 
 @pytest.mark.parametrize(
@@ -663,7 +777,9 @@ def test_the_top_of_an_output_schema_is_written_out():
 def test_structured_output_is_checked_as_it_will_be_on_the_wire():
     assert Returned(returning(Point)).check(Point(1)) == {"x": 1, "y": 0, "tags": []}
     assert Returned(returning(Point)).check({"x": 1.0}) == {"x": 1.0}
-    assert Returned(returning(dict[int, Decimal])).check({1: Decimal("1.5")}) == {"1": "1.5"}
+    assert Returned(returning(dict[int, Decimal])).check({1: Decimal("1.5")}) == {
+        "1": "1.5"
+    }
     assert Returned(returning(None)).check({"any": 1}) == {"any": 1}
 
 
@@ -676,13 +792,17 @@ def test_structured_output_is_checked_as_it_will_be_on_the_wire():
         (int, object(), r"\$: encoding objects of type object is unsupported"),
     ],
 )
-def test_output_that_does_not_fit_is_a_value_error(annotation: Any, value: Any, message: str):
+def test_output_that_does_not_fit_is_a_value_error(
+    annotation: Any, value: Any, message: str
+):
     with pytest.raises(ValueError, match=message):
         Returned(returning(annotation)).check(value)
 
 
 def test_an_output_schema_written_by_hand_is_checked():
-    returned = Returned(returning(None), output_schema={"type": "object", "required": ["a"]})
+    returned = Returned(
+        returning(None), output_schema={"type": "object", "required": ["a"]}
+    )
     assert returned.is_object
     assert returned.check({"a": Point(1)}) == {"a": {"x": 1, "y": 0, "tags": []}}
     with pytest.raises(ValueError, match=r"\$: 'a' is a required property"):
@@ -691,7 +811,8 @@ def test_an_output_schema_written_by_hand_is_checked():
 
 def test_a_return_type_without_json_form_is_refused():
     with pytest.raises(
-        TypeError, match=r"^function\(\): the return type has type socket.socket, which has no JSON form"
+        TypeError,
+        match=r"^function\(\): the return type has type socket.socket, which has no JSON form",
     ):
         Returned(returning(socket.socket))
 
@@ -700,9 +821,7 @@ def test_a_hand_written_schema_alone_needs_jsonschema():
     import subprocess
     import sys
 
-    program = (
-        "import mcp_trio.server.schema as s, sys; s.Parameters(lambda a: a); sys.exit('jsonschema' in sys.modules)"
-    )
+    program = "import mcp_trio.server.schema.signature as s, sys; s.Parameters(lambda a: a); sys.exit('jsonschema' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
 
@@ -717,4 +836,8 @@ def test_a_typed_dict_keeps_the_order_in_which_it_was_written() -> None:
 
     schema = Returned(report).schema
     assert schema is not None
-    assert list(schema["properties"]) == schema["required"] == ["temperature", "conditions", "humidity"]
+    assert (
+        list(schema["properties"])
+        == schema["required"]
+        == ["temperature", "conditions", "humidity"]
+    )

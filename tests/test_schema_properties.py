@@ -1,4 +1,4 @@
-# ruff: noqa: E501, PT017, UP045 (a table of texts; functions that tell whether something was refused)
+# ruff: noqa: PT017, UP045 (a table of texts; functions that tell whether something was refused)
 """The typed decoder and jsonschema agree: on generated signatures, and on values which fit or nearly fit them."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcp_trio.protocol.errors import InvalidArguments
-from mcp_trio.server.schema import Parameters, Returned
+from mcp_trio.server.schema.signature import Parameters, Returned
 
 
 @dataclass
@@ -92,7 +92,9 @@ def formats() -> jsonschema.FormatChecker:
     }
     for name, kind in types.items():
         checker.checks(name, raises=ValueError)(
-            lambda value, kind=kind: not isinstance(value, str) or msgspec.convert(value, kind) is not None
+            lambda value, kind=kind: (
+                not isinstance(value, str) or msgspec.convert(value, kind) is not None
+            )
         )
     return checker
 
@@ -129,8 +131,27 @@ SCALARS: list[Any] = [
     Annotated[str, msgspec.Meta(min_length=1, max_length=2)],
     Annotated[str, msgspec.Meta(pattern="^a+b")],
 ]
-CLASSES: list[Any] = [Point, Closed, Tree, Row, ClosedRow, Pair, Movie, Cat, Cat | Dog, Cat | Dog | None]
-KEYS: list[Any] = [str, int, uuid.UUID, Units, Level, datetime.date, Annotated[str, msgspec.Meta(min_length=2)]]
+CLASSES: list[Any] = [
+    Point,
+    Closed,
+    Tree,
+    Row,
+    ClosedRow,
+    Pair,
+    Movie,
+    Cat,
+    Cat | Dog,
+    Cat | Dog | None,
+]
+KEYS: list[Any] = [
+    str,
+    int,
+    uuid.UUID,
+    Units,
+    Level,
+    datetime.date,
+    Annotated[str, msgspec.Meta(min_length=2)],
+]
 
 
 def containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -146,7 +167,11 @@ def containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )
 
 
-LEAVES = st.sampled_from(SCALARS + CLASSES + [set[int], frozenset[str], int | str, int | float | str, list[int] | int])
+LEAVES = st.sampled_from(
+    SCALARS
+    + CLASSES
+    + [set[int], frozenset[str], int | str, int | float | str, list[int] | int]
+)
 TYPES = st.recursive(LEAVES, containers, max_leaves=4)
 
 TEXTS = [
@@ -156,12 +181,48 @@ TEXTS = [
     "-P1D", "P", "12345678123456781234567812345678", "12345678-1234-5678-1234-567812345678", "1_0", "NaN", "Infinity",
     "\U0001f600", "\x00", "é",
 ]  # fmt: skip
-NUMBERS = [0, 1, 2, 3, -1, 1.0, 2.0, 3.0, -0.0, 0.5, 1.5, 1e2, 1e20, 1e300, 2**63, -(2**63) - 1, 2**70]
-NAMES = ["x", "y", "at", "name", "children", "leaf", "type", "lives", "tricks", "left", "title", "year", "1", "ab"]
+NUMBERS = [
+    0,
+    1,
+    2,
+    3,
+    -1,
+    1.0,
+    2.0,
+    3.0,
+    -0.0,
+    0.5,
+    1.5,
+    1e2,
+    1e20,
+    1e300,
+    2**63,
+    -(2**63) - 1,
+    2**70,
+]
+NAMES = [
+    "x",
+    "y",
+    "at",
+    "name",
+    "children",
+    "leaf",
+    "type",
+    "lives",
+    "tricks",
+    "left",
+    "title",
+    "year",
+    "1",
+    "ab",
+]
 
 VALUES = st.recursive(
     st.sampled_from([None, True, False, *NUMBERS, *TEXTS]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(NAMES), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
@@ -169,7 +230,11 @@ VALUES = st.recursive(
 def fitting(schema: Any, root: Any) -> st.SearchStrategy[Any]:
     """Values for a schema of ours: mostly right, as chance alone seldom is; and wrong in one place or another."""
     if "$ref" in schema:
-        return st.deferred(lambda: fitting(root["$defs"][schema["$ref"].removeprefix("#/$defs/")], root))
+        return st.deferred(
+            lambda: fitting(
+                root["$defs"][schema["$ref"].removeprefix("#/$defs/")], root
+            )
+        )
     if "anyOf" in schema:
         return st.one_of([fitting(member, root) for member in schema["anyOf"]])
     if "enum" in schema:
@@ -181,23 +246,40 @@ def fitting(schema: Any, root: Any) -> st.SearchStrategy[Any]:
         first = [fitting(item, root) for item in schema.get("prefixItems", ())]
         further = st.lists(fitting(schema.get("items", {}), root), max_size=2)
         lengths = st.integers(schema.get("minItems", 0), len(first))
-        return st.tuples(st.tuples(*first), lengths).map(lambda found: list(found[0][: found[1]])) if first else further
+        return (
+            st.tuples(st.tuples(*first), lengths).map(
+                lambda found: list(found[0][: found[1]])
+            )
+            if first
+            else further
+        )
     numbers = st.sampled_from(NUMBERS)
-    simple = {"string": st.sampled_from(TEXTS), "integer": numbers, "number": numbers, "boolean": st.booleans()}
+    simple = {
+        "string": st.sampled_from(TEXTS),
+        "integer": numbers,
+        "number": numbers,
+        "boolean": st.booleans(),
+    }
     return st.none() if kind == "null" else simple.get(kind, VALUES)
 
 
 def fitting_object(schema: Any, root: Any) -> st.SearchStrategy[Any]:
     required = schema.get("required", [])
-    properties = {name: fitting(part, root) for name, part in schema.get("properties", {}).items()}
+    properties = {
+        name: fitting(part, root) for name, part in schema.get("properties", {}).items()
+    }
     known = st.fixed_dictionaries(
         {name: properties[name] for name in required if name in properties},
-        optional={name: part for name, part in properties.items() if name not in required},
+        optional={
+            name: part for name, part in properties.items() if name not in required
+        },
     )
     values = schema.get("additionalProperties")
     if not isinstance(values, dict):
         return known
-    further = st.dictionaries(st.sampled_from([*NAMES, *TEXTS]), fitting(values, root), max_size=2)
+    further = st.dictionaries(
+        st.sampled_from([*NAMES, *TEXTS]), fitting(values, root), max_size=2
+    )
     return st.tuples(further, known).map(lambda both: {**both[0], **both[1]})
 
 
@@ -209,7 +291,11 @@ def nearly_fitting(draw: st.DrawFn, schema: Any) -> Any:
     for _ in range(draw(st.integers(0, 4))):
         if not place or not isinstance(place, (dict, list)):
             break
-        key = draw(st.sampled_from(list(place) if isinstance(place, dict) else list(range(len(place)))))
+        key = draw(
+            st.sampled_from(
+                list(place) if isinstance(place, dict) else list(range(len(place)))
+            )
+        )
         if not isinstance(place[key], (dict, list)) or draw(st.booleans()):
             change = draw(st.sampled_from(["replace", "remove", "nothing"]))
             if change == "replace":
@@ -226,16 +312,28 @@ def nearly_fitting(draw: st.DrawFn, schema: Any) -> Any:
 def function_of(types: dict[str, Any], optional: set[str]) -> Callable[..., Any]:
     """A function with these parameters; the optional ones have the default None, whatever their type."""
     namespace: dict[str, Any] = {}
-    parameters = ", ".join(f"{name}=None" if name in optional else name for name in types)
+    parameters = ", ".join(
+        f"{name}=None" if name in optional else name for name in types
+    )
     exec(f"def function(*, {parameters}): ...", namespace)
     function: Callable[..., Any] = namespace["function"]
-    function.__annotations__ = {name: Optional[kind] if name in optional else kind for name, kind in types.items()}
+    function.__annotations__ = {
+        name: Optional[kind] if name in optional else kind
+        for name, kind in types.items()
+    }
     return function
 
 
 @st.composite
 def signatures(draw: st.DrawFn) -> Parameters:
-    types = draw(st.dictionaries(st.sampled_from(["x", "y", "_z", "__w", "class_"]), TYPES, min_size=1, max_size=3))
+    types = draw(
+        st.dictionaries(
+            st.sampled_from(["x", "y", "_z", "__w", "class_"]),
+            TYPES,
+            min_size=1,
+            max_size=3,
+        )
+    )
     return Parameters(function_of(types, draw(st.sets(st.sampled_from(list(types))))))
 
 
@@ -243,14 +341,18 @@ def accepts(parameters: Parameters, value: Any) -> bool:
     try:
         arguments = parameters.decode(json.dumps(value).encode())
     except InvalidArguments as error:
-        assert error.reason.startswith(("$", "Missing required argument: ", "Unknown argument: "))
+        assert error.reason.startswith(
+            ("$", "Missing required argument: ", "Unknown argument: ")
+        )
         return False
     assert set(arguments) == set(parameters.schema["properties"])
     return True
 
 
 def agree(parameters: Parameters, value: Any) -> None:
-    validator = jsonschema.Draft202012Validator(parameters.schema, format_checker=FORMATS)
+    validator = jsonschema.Draft202012Validator(
+        parameters.schema, format_checker=FORMATS
+    )
     error = next(iter(validator.iter_errors(value)), None)
     assert accepts(parameters, value) is (error is None), error and error.message
 
@@ -273,7 +375,19 @@ def test_they_agree_on_any_value(parameters: Parameters, value: Any):
 @pytest.mark.parametrize("kind", SCALARS + CLASSES, ids=str)
 def test_they_agree_on_every_type_and_every_sample(kind: Any):
     parameters = Parameters(function_of({"x": kind}, set()))
-    for sample in [None, True, [], {}, [1], ["a"], [None, 1], {"x": 1.0}, {"type": "cat"}, *NUMBERS, *TEXTS]:
+    for sample in [
+        None,
+        True,
+        [],
+        {},
+        [1],
+        ["a"],
+        [None, 1],
+        {"x": 1.0},
+        {"type": "cat"},
+        *NUMBERS,
+        *TEXTS,
+    ]:
         agree(parameters, {"x": sample})
 
 
@@ -294,7 +408,9 @@ def test_output_passes_exactly_when_it_fits_its_schema(kind: Any, data: st.DataO
     if returned.schema is None:
         return
     value = data.draw(nearly_fitting(returned.schema))
-    fits = jsonschema.Draft202012Validator(returned.schema, format_checker=FORMATS).is_valid(value)
+    fits = jsonschema.Draft202012Validator(
+        returned.schema, format_checker=FORMATS
+    ).is_valid(value)
     try:
         assert returned.check(value) == value
         assert fits
@@ -305,6 +421,8 @@ def test_output_passes_exactly_when_it_fits_its_schema(kind: Any, data: st.DataO
 @pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow], max_examples=1500)
 @given(parameters=signatures(), data=st.data())
-def test_the_decoder_and_the_schema_agree_on_many(parameters: Parameters, data: st.DataObject):
+def test_the_decoder_and_the_schema_agree_on_many(
+    parameters: Parameters, data: st.DataObject
+):
     for _ in range(3):
         agree(parameters, data.draw(nearly_fitting(parameters.schema)))

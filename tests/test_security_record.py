@@ -39,9 +39,9 @@ from http_wire import (
 from trio_websocket import WebSocketConnection, wrap_client_stream
 
 from mcp_trio import Server
-from mcp_trio.client_sse import Parser
-from mcp_trio.server.dispatch import converse
-from mcp_trio.server.offers import UriTemplate
+from mcp_trio.client.event_parser import Parser
+from mcp_trio.server.features.uri_template import UriTemplate
+from mcp_trio.server.serve_conversation import serve_conversation
 from mcp_trio.transports.stdio import open_wire
 
 EVIL = "https://evil.example"
@@ -82,13 +82,21 @@ async def knock(there: Site, way: str, **headers: str) -> Response:
 
 @EVERY_HOST
 @EVERY_WAY_IN
-async def test_a_page_that_comes_by_a_name_of_its_own_is_refused(way: str, host: str) -> None:
+async def test_a_page_that_comes_by_a_name_of_its_own_is_refused(
+    way: str, host: str
+) -> None:
     """CVE-2025-66416, CVE-2026-34742, CVE-2026-42559: Host was not checked on loopback (DNS rebinding).
 
     And go-sdk 1.4, whose handler of HTTP+SSE was left out of the check: one guard stands before all ways in.
     """
     async with site_on(host, make_server()) as there:
-        for name in ("evil.example", "evil.example:80", "localhost.evil.example", "localhost:1@evil.example", ""):
+        for name in (
+            "evil.example",
+            "evil.example:80",
+            "localhost.evil.example",
+            "localhost:1@evil.example",
+            "",
+        ):
             refused = await knock(there, way, Host=name)
             assert refused.status == NO_WEBSOCKET.get((way, host), 421), name
         assert (await knock(there, way, Host=f"localhost:{there.port}")).status != 421
@@ -107,22 +115,37 @@ async def test_a_page_of_another_site_is_refused(way: str, host: str) -> None:
 
 @EVERY_HOST
 @pytest.mark.parametrize("way", ["HTTP", "HTTP+SSE, a message"])
-async def test_what_a_page_may_send_without_asking_is_not_taken(way: str, host: str) -> None:
+async def test_what_a_page_may_send_without_asking_is_not_taken(
+    way: str, host: str
+) -> None:
     """CVE-2026-33252: text/plain, which a browser sends to any site without a preflight, was taken for JSON."""
-    kinds = ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=application/json", ""]
+    kinds = [
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=application/json",
+        "",
+    ]
     async with site_on(host, make_server()) as there:
         for kind in kinds:
-            assert (await knock(there, way, **{"Content-Type": kind})).status == 415, kind
+            assert (await knock(there, way, **{"Content-Type": kind})).status == 415, (
+                kind
+            )
         assert (await knock(there, way)).status != 415
 
 
-@pytest.mark.parametrize("headers", [{"Origin": EVIL}, {"Origin": "null"}, {"Host": "evil.example"}])
-async def test_no_page_of_another_site_gets_a_websocket(headers: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "headers", [{"Origin": EVIL}, {"Origin": "null"}, {"Host": "evil.example"}]
+)
+async def test_no_page_of_another_site_gets_a_websocket(
+    headers: dict[str, str],
+) -> None:
     """CVE-2026-59950: the check came after 101, and the page had its socket already."""
     async with site_on("native", make_server()) as there:
         assert (await knock(there, "WebSocket", **headers)).status in (403, 421)
         assert (await knock(there, "WebSocket")).status == 101
-        assert (await knock(there, "WebSocket", Origin="http://localhost")).status == 101
+        assert (
+            await knock(there, "WebSocket", Origin="http://localhost")
+        ).status == 101
 
 
 # Each client its own replies
@@ -147,7 +170,14 @@ def meeting() -> Server:
 
 
 def calls(nonce: str, meta: Any = MODERN) -> Any:
-    return message("tools/call", {"name": "meet", "arguments": {"nonce": nonce}, **({"_meta": meta} if meta else {})})
+    return message(
+        "tools/call",
+        {
+            "name": "meet",
+            "arguments": {"nonce": nonce},
+            **({"_meta": meta} if meta else {}),
+        },
+    )
 
 
 async def each_gets_its_own(ask: Ask) -> None:
@@ -194,7 +224,9 @@ async def test_a_hundred_clients_with_one_id_over_http_and_sse(host: str) -> Non
             await wire.head()
             path = (await wire.event(parser)).data
             for body in (initialize("2024-11-05"), calls(nonce, None)):
-                assert (await there.send("POST", path, HEADERS, json.dumps(body).encode())).status == 202
+                assert (
+                    await there.send("POST", path, HEADERS, json.dumps(body).encode())
+                ).status == 202
                 reply = json.loads((await wire.event(parser)).data)
             return reply
 
@@ -219,7 +251,9 @@ async def test_a_hundred_clients_with_one_id_over_websocket() -> None:
 
 async def websocket(wire: Wire, nursery: trio.Nursery) -> WebSocketConnection:
     queue = {"max_message_size": 2**24, "message_queue_size": math.inf}
-    return await wrap_client_stream(nursery, wire.stream, "localhost", "/mcp", subprotocols=["mcp"], **queue)
+    return await wrap_client_stream(
+        nursery, wire.stream, "localhost", "/mcp", subprotocols=["mcp"], **queue
+    )
 
 
 async def test_a_hundred_clients_with_one_id_over_stdio() -> None:
@@ -228,7 +262,7 @@ async def test_a_hundred_clients_with_one_id_over_stdio() -> None:
 
     async def serve(reading: int, writing: int) -> None:
         async with open_wire(reading, writing) as wire:
-            await converse(server, wire)
+            await serve_conversation(server, wire)
 
     async def ask(nonce: str) -> Any:
         (reading, to_server), (from_server, writing) = os.pipe(), os.pipe()
@@ -252,26 +286,39 @@ async def test_a_hundred_clients_with_one_id_over_stdio() -> None:
 # What a message costs
 
 
-@pytest.mark.parametrize("template", ["note://{x}/{y}", "note://{+x}/b/{+y}/c", "note://{a}-{b}-{c}-{d}-{e}"])
+@pytest.mark.parametrize(
+    "template", ["note://{x}/{y}", "note://{+x}/b/{+y}/c", "note://{a}-{b}-{c}-{d}-{e}"]
+)
 @pytest.mark.parametrize("filling", ["a", "/", "-", "a/", "a-", "/b", "/b/"])
 def test_fifty_kilobytes_of_a_uri_take_no_time(template: str, filling: str) -> None:
     """CVE-2026-0621: a template became a regular expression that took exponential time."""
     uri, matcher = "note://" + (filling * 50_000)[:50_000] + "\n", UriTemplate(template)
     seconds = []
-    for _ in range(3):  # the quickest, as whatever else this machine does takes its time too
+    for _ in range(
+        3
+    ):  # the quickest, as whatever else this machine does takes its time too
         begun = time.perf_counter()
         matcher.match(uri)
         seconds.append(time.perf_counter() - begun)
     assert min(seconds) < 0.01
 
 
-@pytest.mark.parametrize("key", ["Method", "METHOD", "method\\u0000", "methoḋ", "ｍethod"])
+@pytest.mark.parametrize(
+    "key", ["Method", "METHOD", "method\\u0000", "methoḋ", "ｍethod"]
+)
 async def test_keys_are_taken_exactly(key: str) -> None:
     """CVE-2026-27896: keys were compared without their case, so that a proxy before the server read another message."""
     async with opened(make_server(), "2025-06-18") as client:
-        (reply,) = await client.exchange(f'{{"jsonrpc":"2.0","id":1,"{key}":"ping"}}'.encode())
-        assert reply["error"] == {"code": -32600, "message": "Invalid request: $.method: missing"}
-        (reply,) = await client.exchange(f'{{"jsonrpc":"2.0","id":2,"method":"ping","{key}":"tools/list"}}'.encode())
+        (reply,) = await client.exchange(
+            f'{{"jsonrpc":"2.0","id":1,"{key}":"ping"}}'.encode()
+        )
+        assert reply["error"] == {
+            "code": -32600,
+            "message": "Invalid request: $.method: missing",
+        }
+        (reply,) = await client.exchange(
+            f'{{"jsonrpc":"2.0","id":2,"method":"ping","{key}":"tools/list"}}'.encode()
+        )
         assert reply["result"] == {}
         (reply,) = await client.exchange(
             b'{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"Name":"echo","arguments":{"text":"x"}}}'
@@ -290,16 +337,24 @@ async def test_keys_are_taken_exactly(key: str) -> None:
         (b'"id":2,"id":1,"method":"ping"', {}),
         (b'"id":1,"method":"ping","params":{"_meta":5},"params":{}', {}),
         (b'"id":1,"jsonrpc":"2.0","method":"ping","jsonrpc":"2.0"', {}),
-        (b'"id":1,"method":"ping","\\u006dethod":"tools/destroy"', None),  # an escape in a key is that key
+        (
+            b'"id":1,"method":"ping","\\u006dethod":"tools/destroy"',
+            None,
+        ),  # an escape in a key is that key
     ],
 )
-async def test_of_keys_that_come_twice_the_last_counts(sent: bytes, counts: Any) -> None:
+async def test_of_keys_that_come_twice_the_last_counts(
+    sent: bytes, counts: Any
+) -> None:
     """CVE-2026-27896: which of two counts is said in the documentation of the envelope, and holds for each key."""
     async with opened(make_server(), "2025-06-18") as client:
         (reply,) = await client.exchange(b'{"jsonrpc":"2.0",%b}' % sent)
     assert reply["id"] == 1
     assert reply.get("result") == counts
-    assert "result" in reply or reply["error"]["message"] == "Method not found: tools/destroy"
+    assert (
+        "result" in reply
+        or reply["error"]["message"] == "Method not found: tools/destroy"
+    )
 
 
 @pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef", "$schema", "$id"])
@@ -314,8 +369,14 @@ def test_nothing_is_fetched_for_a_schema(keyword: str, place: str) -> None:
         listener.setblocking(False)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/schema.json"
         schema = {"type": "object", "properties": {"a": {"$ref": "other.json"}}}
-        schema |= {"properties": {"a": {keyword: url}}} if keyword[1:].endswith("ef") else {keyword: url}
-        with pytest.raises(ValueError, match=r"which is not within the schema|supported are"):
+        schema |= (
+            {"properties": {"a": {keyword: url}}}
+            if keyword[1:].endswith("ef")
+            else {keyword: url}
+        )
+        with pytest.raises(
+            ValueError, match=r"which is not within the schema|supported are"
+        ):
             Server("schemas").add_tool(tool, **{place: schema})
         with pytest.raises(BlockingIOError):
             listener.accept()
@@ -347,12 +408,18 @@ async def half_a_body(wire: Wire) -> None:
 
 async def a_failing_tool(wire: Wire) -> None:
     body = message("tools/call", {"name": "explode", "_meta": MODERN})
-    await wire.send(request("POST", "/mcp", modern_headers(body), json.dumps(body).encode()))
+    await wire.send(
+        request("POST", "/mcp", modern_headers(body), json.dumps(body).encode())
+    )
 
 
 async def a_stream(wire: Wire) -> None:
-    body = message("tools/call", {"name": "step_and_wait", "_meta": {**MODERN, "progressToken": 1}})
-    await wire.send(request("POST", "/mcp", modern_headers(body), json.dumps(body).encode()))
+    body = message(
+        "tools/call", {"name": "step_and_wait", "_meta": {**MODERN, "progressToken": 1}}
+    )
+    await wire.send(
+        request("POST", "/mcp", modern_headers(body), json.dumps(body).encode())
+    )
     await wire.head()
 
 
@@ -373,7 +440,15 @@ async def no_frame(wire: Wire) -> None:
     await wire.send(os.urandom(500))
 
 
-HARMS = [bad_json, half_a_body, a_failing_tool, a_stream, an_old_stream, half_a_frame, no_frame]
+HARMS = [
+    bad_json,
+    half_a_body,
+    a_failing_tool,
+    a_stream,
+    an_old_stream,
+    half_a_frame,
+    no_frame,
+]
 
 
 @EVERY_HOST
@@ -394,17 +469,36 @@ async def test_a_failure_stays_with_its_request(
         for _ in range(20):
             async with there.wire() as wire:
                 await harm(wire)
-                wire.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                wire.stream.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                )
         assert (await there.modern("tools/list")).status == 200
     loud = [record for record in caplog.records if record.levelno > logging.WARNING]
-    assert [record for record in loud if not record.getMessage().startswith("tools/call failed (reference ")] == []
+    assert [
+        record
+        for record in loud
+        if not record.getMessage().startswith("tools/call failed (reference ")
+    ] == []
 
 
-@pytest.mark.parametrize("sent", [b"\xff", b"[]", b"[" * 100_000, b'{"id":1}', b'{"jsonrpc":"2.0","id":[],"method":1}'])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\xff",
+        b"[]",
+        b"[" * 100_000,
+        b'{"id":1}',
+        b'{"jsonrpc":"2.0","id":[],"method":1}',
+    ],
+)
 async def test_a_bad_message_is_no_end(sent: bytes) -> None:
     """CVE-2025-53366: on every wire on which messages come as they are."""
     async with raw(make_server()) as client:
-        *_, pong = await client.exchange(sent, notification("notifications/initialized"), modern(9, "server/discover"))
+        *_, pong = await client.exchange(
+            sent,
+            notification("notifications/initialized"),
+            modern(9, "server/discover"),
+        )
     assert (pong["id"], "result" in pong) == (9, True)
 
 
@@ -420,15 +514,24 @@ def test_what_is_installed_below_is_past_what_broke(library: str) -> None:
     file = Path(__file__).resolve().parent.parent / "setup.cfg"
     settings = configparser.ConfigParser()
     settings.read(file)
-    pins = [line for line in settings["options"]["install_requires"].splitlines() if line.startswith(library + " ")]
+    pins = [
+        line
+        for line in settings["options"]["install_requires"].splitlines()
+        if line.startswith(library + " ")
+    ]
     assert pins == [f"{library} >={'.'.join(map(str, least))}"]
     assert f"# {incident}\n    {pins[0]}\n" in file.read_text(encoding="utf-8")
-    assert tuple(int(part) for part in version(library).split(".")[: len(least)]) >= least
+    assert (
+        tuple(int(part) for part in version(library).split(".")[: len(least)]) >= least
+    )
 
 
 BAD_CHUNK = b"2\r\n{}xx0\r\n\r\n"
 FRAMED = {
-    "a length with chunks": ({"Content-Length": "12", "Transfer-Encoding": "chunked"}, b"2\r\n{}\r\n0\r\n\r\n"),
+    "a length with chunks": (
+        {"Content-Length": "12", "Transfer-Encoding": "chunked"},
+        b"2\r\n{}\r\n0\r\n\r\n",
+    ),
     "two lengths": ({"Content-Length": "2\r\nContent-Length: 12"}, b"{}"),
     "bad chunks": ({"Transfer-Encoding": "chunked"}, BAD_CHUNK),
 }
@@ -436,14 +539,21 @@ FRAMED = {
 
 @EVERY_HOST
 @pytest.mark.parametrize("framed", FRAMED)
-async def test_what_could_be_read_in_two_ways_is_refused(framed: str, host: str) -> None:
+async def test_what_could_be_read_in_two_ways_is_refused(
+    framed: str, host: str
+) -> None:
     """CVE-2025-43859: bytes behind a chunk that are no line's end. test_smuggling.py has all that can be so read."""
     headers, body = FRAMED[framed]
     async with site_on(host, make_server()) as there, there.wire() as wire:
         await wire.send(
-            request("POST", "/mcp", {**modern_headers(LIST), **headers}) + body + request("GET", "/healthz")
+            request("POST", "/mcp", {**modern_headers(LIST), **headers})
+            + body
+            + request("GET", "/healthz")
         )
         refused = await wire.response()
         assert refused.status == 400
-        assert b"Bad request" in refused.body or (host, refused.body) == ("hypercorn", b"")  # it is not of the message
+        assert b"Bad request" in refused.body or (host, refused.body) == (
+            "hypercorn",
+            b"",
+        )  # it is not of the message
         assert await wire.ended()

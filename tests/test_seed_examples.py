@@ -6,7 +6,16 @@ from typing import Any
 import pytest
 import seed_examples
 from oracle import Oracle, judge, needs_spec
-from seed_examples import REVISION, bare_objects, examples, exchanges, needs_seeds, notifications, requests, responses
+from seed_examples import (
+    REVISION,
+    bare_objects,
+    examples,
+    exchanges,
+    needs_seeds,
+    notifications,
+    requests,
+    responses,
+)
 
 pytestmark = needs_seeds
 
@@ -22,14 +31,29 @@ CONTENT = {
 def kind(example: dict[str, Any]) -> str:
     """A short name for an example, to count by."""
     if "method" in example:
-        return f"{example['method']} {example['id']}" if "id" in example else example["method"]
+        return (
+            f"{example['method']} {example['id']}"
+            if "id" in example
+            else example["method"]
+        )
     if "jsonrpc" in example:
         return f"{'error' if 'error' in example else 'result'} {example['id']}"
-    named = [key for key in ("capabilities", "inputSchema", "structuredContent") if key in example]
+    named = [
+        key
+        for key in ("capabilities", "inputSchema", "structuredContent")
+        if key in example
+    ]
     return named[0] if named else example["type"]
 
 
-FIRST_SIX = ["capabilities", "tools/list 1", "result 1", "tools/call 2", "result 2", "notifications/tools/list_changed"]
+FIRST_SIX = [
+    "capabilities",
+    "tools/list 1",
+    "result 1",
+    "tools/call 2",
+    "result 2",
+    "notifications/tools/list_changed",
+]
 
 # Counted in the documents by eye.
 KINDS = {
@@ -37,7 +61,15 @@ KINDS = {
     1: [
         *FIRST_SIX,
         *["object", "object", "text", "image", "audio", "resource_link", "resource"],
-        *["inputSchema", "result 5", "inputSchema", "inputSchema", "inputSchema", "error 3", "result 4"],
+        *[
+            "inputSchema",
+            "result 5",
+            "inputSchema",
+            "inputSchema",
+            "inputSchema",
+            "error 3",
+            "result 4",
+        ],
     ],
     2: [
         *["capabilities", "capabilities", "inputSchema", "inputSchema"],
@@ -45,11 +77,18 @@ KINDS = {
         *["error 3", "error 4", "result 5"],
     ],
     3: [*FIRST_SIX, "text", "image", "resource", "error 3", "result 4"],
-    4: ["capabilities", "notifications/tools/list_changed", "tools/call 7", "structuredContent"],
+    4: [
+        "capabilities",
+        "notifications/tools/list_changed",
+        "tools/call 7",
+        "structuredContent",
+    ],
 }
 
 
-@pytest.mark.parametrize(("number", "count"), [(0, 11), (1, 20), (2, 12), (3, 11), (4, 4)])
+@pytest.mark.parametrize(
+    ("number", "count"), [(0, 11), (1, 20), (2, 12), (3, 11), (4, 4)]
+)
 def test_every_example_is_read(number: int, count: int) -> None:
     assert [kind(example) for example in examples(number)] == KINDS[number]
     assert len(examples(number)) == count
@@ -68,11 +107,15 @@ def test_a_brace_that_opens_no_json_is_not_passed_over() -> None:
         list(bare_objects('{ "a": … }'))
 
 
-@pytest.mark.parametrize(("number", "answered"), [(0, 2), (1, 2), (2, 2), (3, 2), (4, 0)])
+@pytest.mark.parametrize(
+    ("number", "answered"), [(0, 2), (1, 2), (2, 2), (3, 2), (4, 0)]
+)
 def test_requests_are_paired_with_their_responses(number: int, answered: int) -> None:
     pairs = exchanges(number)
     assert len(pairs) == answered
-    assert [request["method"] for request, _ in pairs] == ["tools/list", "tools/call"][:answered]
+    assert [request["method"] for request, _ in pairs] == ["tools/list", "tools/call"][
+        :answered
+    ]
     assert all(request["id"] == response["id"] for request, response in pairs)
     assert len(notifications(number)) == 1
 
@@ -83,12 +126,18 @@ def test_the_pocket_seed_keeps_its_placeholders() -> None:
     assert requests(4) == [call]
     assert responses(4) == []
     assert call["params"] == {"name": "<tool-name>", "arguments": {"…": "…"}}
-    assert result == {"content": [{"type": "text", "text": "…"}], "structuredContent": {}, "isError": False}
+    assert result == {
+        "content": [{"type": "text", "text": "…"}],
+        "structuredContent": {},
+        "isError": False,
+    }
 
 
 def test_a_string_broken_over_lines_keeps_its_line_ends() -> None:
     text = "Current weather in New York:\nTemperature: 72°F\nConditions: Partly cloudy"
-    assert [responses(number)[1]["result"]["content"][0]["text"] for number in (0, 1, 3)] == [text] * 3
+    assert [
+        responses(number)[1]["result"]["content"][0]["text"] for number in (0, 1, 3)
+    ] == [text] * 3
 
 
 @needs_spec

@@ -25,7 +25,12 @@ CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 
 
 def call(id: int, name: str, /, **arguments: Any) -> Message:
-    return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
+    return {
+        "jsonrpc": "2.0",
+        "id": id,
+        "method": "tools/call",
+        "params": {"name": name, "arguments": arguments},
+    }
 
 
 UNASKED: dict[tuple[int, int], Message] = {
@@ -61,7 +66,9 @@ class Conversation:
         tools: list[Message] = []
         params: Message = {}
         while True:
-            page = (await self.ask(checked.request("list", "tools/list", params)))["result"]
+            page = (await self.ask(checked.request("list", "tools/list", params)))[
+                "result"
+            ]
             tools += page["tools"]
             if not page.get("nextCursor"):
                 return tools
@@ -129,75 +136,114 @@ def every_example() -> list[Any]:
 
 @needs_seeds
 @pytest.mark.parametrize(("number", "example"), every_example())
-async def test_every_example_of_a_seed_is_what_its_server_says(number: int, example: Message) -> None:
+async def test_every_example_of_a_seed_is_what_its_server_says(
+    number: int, example: Message
+) -> None:
     server = seed_server(number)
     async with conversation(server, REVISION[number]) as client:
         await CHECKS[kind(example)](number, example, server, client)
 
 
-async def check_capability(number: int, example: Message, server: Server, client: Conversation) -> None:
+async def check_capability(
+    number: int, example: Message, server: Server, client: Conversation
+) -> None:
     assert contains(client.opened["capabilities"], example["capabilities"])
 
 
 def contains(whole: Any, part: Any) -> bool:
     if isinstance(part, dict):
-        return isinstance(whole, dict) and all(key in whole and contains(whole[key], part[key]) for key in part)
+        return isinstance(whole, dict) and all(
+            key in whole and contains(whole[key], part[key]) for key in part
+        )
     return bool(whole == part)
 
 
-async def check_request(number: int, example: Message, server: Server, client: Conversation) -> None:
+async def check_request(
+    number: int, example: Message, server: Server, client: Conversation
+) -> None:
     if number == 4:
         await check_pocket_call(example, client)
         return
-    shown = {request["id"]: response for request, response in seed_examples.exchanges(number)}
+    shown = {
+        request["id"]: response for request, response in seed_examples.exchanges(number)
+    }
     assert await client.ask(example) == shown[example["id"]]
 
 
-async def check_response(number: int, example: Message, server: Server, client: Conversation) -> None:
+async def check_response(
+    number: int, example: Message, server: Server, client: Conversation
+) -> None:
     asked = {request["id"]: request for request in seed_examples.requests(number)}
     request = asked.get(example["id"]) or UNASKED[number, example["id"]]
     assert await client.ask(request) == example
 
 
-async def check_notification(number: int, example: Message, server: Server, client: Conversation) -> None:
+async def check_notification(
+    number: int, example: Message, server: Server, client: Conversation
+) -> None:
     add_a_tool(server)
     assert await client.hear() == example
 
 
-async def check_tool(number: int, example: Message, server: Server, client: Conversation) -> None:
+async def check_tool(
+    number: int, example: Message, server: Server, client: Conversation
+) -> None:
     if "draft-07" in example["inputSchema"].get("$schema", ""):
         assert await client.ask(call(1, "use_draft_07")) is not None
         assert await client.hear() == CHANGED
     assert example in await client.tools()
 
 
-async def check_schema(number: int, example: Message, server: Server, client: Conversation) -> None:
+async def check_schema(
+    number: int, example: Message, server: Server, client: Conversation
+) -> None:
     """An input schema for no parameters: recommended, or the one that accepts any object."""
-    without = {tool["name"]: tool for tool in await client.tools() if tool["inputSchema"] == example}
-    name = "get_current_time" if example.get("additionalProperties") is False else "take_anything"
+    without = {
+        tool["name"]: tool
+        for tool in await client.tools()
+        if tool["inputSchema"] == example
+    }
+    name = (
+        "get_current_time"
+        if example.get("additionalProperties") is False
+        else "take_anything"
+    )
     assert name in without
     answer = await client.ask(call(1, name, anything=1))
     assert answer["result"]["isError"] == ("additionalProperties" in example)
 
 
-async def check_content(number: int, example: Message, server: Server, client: Conversation) -> None:
+async def check_content(
+    number: int, example: Message, server: Server, client: Conversation
+) -> None:
     answer = await client.ask(call(1, example["type"]))
     assert answer["result"] == {"content": [example], "isError": False}
 
 
-async def check_result(number: int, example: Message, server: Server, client: Conversation) -> None:
+async def check_result(
+    number: int, example: Message, server: Server, client: Conversation
+) -> None:
     assert number == 4, "only the pocket profile shows a result alone"
     answer = await client.ask(call(7, "greet", name="Ada"))
     assert with_any_text(answer["result"]) == example
 
 
 async def check_pocket_call(example: Message, client: Conversation) -> None:
-    assert (example["params"]["name"], example["params"]["arguments"]) == ("<tool-name>", {"…": "…"})
+    assert (example["params"]["name"], example["params"]["arguments"]) == (
+        "<tool-name>",
+        {"…": "…"},
+    )
     tools = await client.tools()
     assert tools
-    for tool, arguments in [("greet", {"name": "Ada"}), ("say_nothing", {}), ("measure", {"text": "one two"})]:
+    for tool, arguments in [
+        ("greet", {"name": "Ada"}),
+        ("say_nothing", {}),
+        ("measure", {"text": "one two"}),
+    ]:
         assert tool in [listed["name"] for listed in tools]
-        answer = await client.ask({**example, "params": {"name": tool, "arguments": arguments}})
+        answer = await client.ask(
+            {**example, "params": {"name": tool, "arguments": arguments}}
+        )
         assert answer["id"] == example["id"]
         check_pocket_result(answer["result"])
 
@@ -211,7 +257,13 @@ def check_pocket_result(result: Message) -> None:
 
 
 def with_any_text(result: Message) -> Message:
-    return {**result, "content": [{**item, "text": ANY_TEXT} if "text" in item else item for item in result["content"]]}
+    return {
+        **result,
+        "content": [
+            {**item, "text": ANY_TEXT} if "text" in item else item
+            for item in result["content"]
+        ],
+    }
 
 
 CHECKS = {
@@ -232,7 +284,8 @@ def test_each_designed_request_is_for_a_response_that_its_seed_shows_alone() -> 
         (number, response["id"])
         for number in REVISION
         for response in seed_examples.responses(number)
-        if response["id"] not in {request["id"] for request in seed_examples.requests(number)}
+        if response["id"]
+        not in {request["id"] for request in seed_examples.requests(number)}
     }
     assert alone == set(UNASKED)
 
@@ -241,14 +294,20 @@ def test_each_designed_request_is_for_a_response_that_its_seed_shows_alone() -> 
 
 LOCATION = {
     "type": "object",
-    "properties": {"location": {"type": "string", "description": "City name or zip code"}},
+    "properties": {
+        "location": {"type": "string", "description": "City name or zip code"}
+    },
     "required": ["location"],
 }
 LOCATION_AND_UNITS = {
     "type": "object",
     "properties": {
         "location": {"type": "string", "description": "City name or zip code"},
-        "units": {"type": "string", "enum": ["metric", "imperial"], "default": "metric"},
+        "units": {
+            "type": "string",
+            "enum": ["metric", "imperial"],
+            "default": "metric",
+        },
     },
     "required": ["location"],
 }
@@ -256,7 +315,11 @@ QUERY = {
     "type": "object",
     "properties": {
         "query": {"type": "string", "description": "SQL query to execute"},
-        "database": {"type": "string", "enum": ["users", "products", "orders"], "default": "users"},
+        "database": {
+            "type": "string",
+            "enum": ["users", "products", "orders"],
+            "default": "users",
+        },
     },
     "required": ["query"],
 }
@@ -265,12 +328,20 @@ PLAIN = {
     "description": "Get current weather information for a location",
     "inputSchema": LOCATION,
 }
-ICON = {"src": "https://example.com/weather-icon.png", "mimeType": "image/png", "sizes": ["48x48"]}
+ICON = {
+    "src": "https://example.com/weather-icon.png",
+    "mimeType": "image/png",
+    "sizes": ["48x48"],
+}
 TITLED = {**PLAIN, "title": "Weather Information Provider"}
 SPECIFIC = "Get current weather information for a specific location"
 FIRST_TOOLS = [
     {"name": "get_weather", "description": SPECIFIC, "inputSchema": LOCATION_AND_UNITS},
-    {"name": "query_database", "description": "Execute a SQL query on the database", "inputSchema": QUERY},
+    {
+        "name": "query_database",
+        "description": "Execute a SQL query on the database",
+        "inputSchema": QUERY,
+    },
 ]
 WEATHER = "Current weather in New York:\nTemperature: 72°F\nConditions: Partly cloudy"
 SAID = {"content": [{"type": "text", "text": WEATHER}], "isError": False}
@@ -285,10 +356,19 @@ def failed(text: str) -> Message:
 
 
 def error(id: int, message: str, **data: Any) -> Message:
-    return {"jsonrpc": "2.0", "id": id, "error": {"code": -32602, "message": message, **data}}
+    return {
+        "jsonrpc": "2.0",
+        "id": id,
+        "error": {"code": -32602, "message": message, **data},
+    }
 
 
-LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"cursor": "optional-cursor-value"}}
+LIST = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "tools/list",
+    "params": {"cursor": "optional-cursor-value"},
+}
 NEXT = {"nextCursor": "next-page-cursor"}
 
 
@@ -297,26 +377,45 @@ NEXT = {"nextCursor": "next-page-cursor"}
     [
         (0, LIST, result(1, {"tools": [TITLED], **NEXT})),
         (1, LIST, result(1, {"tools": [{**TITLED, "icons": [ICON]}], **NEXT})),
-        (2, {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, result(1, {"tools": FIRST_TOOLS})),
+        (
+            2,
+            {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
+            result(1, {"tools": FIRST_TOOLS}),
+        ),
         (3, LIST, result(1, {"tools": [PLAIN], **NEXT})),
         (0, call(2, "get_weather", location="New York"), result(2, SAID)),
         (1, call(2, "get_weather", location="New York"), result(2, SAID)),
         (
             2,
             call(2, "get_weather", location="New York", units="imperial"),
-            result(2, {"toolResult": {"temperature": 72, "humidity": 65, "description": "Partly cloudy"}}),
+            result(
+                2,
+                {
+                    "toolResult": {
+                        "temperature": 72,
+                        "humidity": 65,
+                        "description": "Partly cloudy",
+                    }
+                },
+            ),
         ),
         (3, call(2, "get_weather", location="New York"), result(2, SAID)),
         (1, call(3, "invalid_tool_name"), error(3, "Unknown tool: invalid_tool_name")),
         (
             2,
             call(4, "invalid_tool_name"),
-            error(4, "Invalid params", data={"reason": "Unknown tool: invalid_tool_name"}),
+            error(
+                4, "Invalid params", data={"reason": "Unknown tool: invalid_tool_name"}
+            ),
         ),
         (
             2,
             call(3, "get_weather"),
-            error(3, "Invalid params", data={"reason": "Missing required argument: location"}),
+            error(
+                3,
+                "Invalid params",
+                data={"reason": "Missing required argument: location"},
+            ),
         ),
         (3, call(3, "invalid_tool_name"), error(3, "Unknown tool: invalid_tool_name")),
         (
@@ -327,11 +426,18 @@ NEXT = {"nextCursor": "next-page-cursor"}
         (
             1,
             call(4, "book_trip", departure="2025-08-08"),
-            result(4, failed("Invalid departure date: must be in the future. Current date is 08/08/2025.")),
+            result(
+                4,
+                failed(
+                    "Invalid departure date: must be in the future. Current date is 08/08/2025."
+                ),
+            ),
         ),
     ],
 )
-async def test_an_exchange_is_that_of_the_seed(number: int, request_: Message, response: Message) -> None:
+async def test_an_exchange_is_that_of_the_seed(
+    number: int, request_: Message, response: Message
+) -> None:
     async with conversation(seed_server(number), REVISION[number]) as client:
         assert await client.ask(request_) == response
 
@@ -354,7 +460,11 @@ async def test_the_pocket_profile_ends_its_list_with_an_empty_cursor() -> None:
         cursor = ""
         pages: list[list[str]] = []
         while not pages or cursor:
-            page = (await client.ask(checked.request(len(pages), "tools/list", {"cursor": cursor})))["result"]
+            page = (
+                await client.ask(
+                    checked.request(len(pages), "tools/list", {"cursor": cursor})
+                )
+            )["result"]
             cursor = page["nextCursor"]
             pages.append([tool["name"] for tool in page["tools"]])
         assert pages == [["greet", "say_nothing"], ["measure", "divide"], ["count"]]
@@ -365,8 +475,20 @@ async def test_the_pocket_profile_ends_its_list_with_an_empty_cursor() -> None:
     [
         ("greet", {"name": "Ada"}, "Hello, Ada", {}, False),
         ("say_nothing", {}, "", {}, False),
-        ("measure", {"text": "one two"}, '{"letters": 7, "words": 2}', {"letters": 7, "words": 2}, False),
-        ("divide", {"a": 1, "b": 0}, "Division by zero: b must be another number", {}, True),
+        (
+            "measure",
+            {"text": "one two"},
+            '{"letters": 7, "words": 2}',
+            {"letters": 7, "words": 2},
+            False,
+        ),
+        (
+            "divide",
+            {"a": 1, "b": 0},
+            "Division by zero: b must be another number",
+            {},
+            True,
+        ),
     ],
 )
 async def test_the_pocket_profile_leaves_nothing_out(
@@ -374,11 +496,17 @@ async def test_the_pocket_profile_leaves_nothing_out(
 ) -> None:
     async with conversation(seed_server(4), REVISION[4]) as client:
         answer = await client.ask(call(7, name, **arguments))
-        whole = {"content": [{"type": "text", "text": content}], "structuredContent": structured, "isError": is_error}
+        whole = {
+            "content": [{"type": "text", "text": content}],
+            "structuredContent": structured,
+            "isError": is_error,
+        }
         assert answer == result(7, whole)
 
 
-@pytest.mark.parametrize(("name", "arguments"), [("no_such_tool", {}), ("greet", {}), ("greet", {"name": 1})])
+@pytest.mark.parametrize(
+    ("name", "arguments"), [("no_such_tool", {}), ("greet", {}), ("greet", {"name": 1})]
+)
 async def test_the_pocket_profile_answers_an_unknown_tool_and_bad_arguments_with_an_error(
     name: str, arguments: Message
 ) -> None:
@@ -387,7 +515,9 @@ async def test_the_pocket_profile_answers_an_unknown_tool_and_bad_arguments_with
         assert (answer["id"], answer["error"]["code"]) == (7, -32602)
 
 
-async def test_the_pocket_profile_tells_of_progress(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_pocket_profile_tells_of_progress(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     async with conversation(seed_server(4), REVISION[4]) as client:
         request = call(7, "count", steps=2)
         request["params"]["_meta"] = {"progressToken": "p"}

@@ -45,21 +45,34 @@ def check_by_schema(revision: str, sent: list[Json], printed: list[Json]) -> Non
     if available():
         oracle = Oracle(revision)
         oracle.sent_by_client(sent)
-        assert [problem for message in printed for problem in oracle.check(message)] == []
+        assert [
+            problem for message in printed for problem in oracle.check(message)
+        ] == []
 
 
 def opening(revision: str) -> list[Json]:
     """What comes before the first request."""
-    return [initialize(revision, id=1), notification("notifications/initialized")] if revision in OPENING else []
+    return (
+        [initialize(revision, id=1), notification("notifications/initialized")]
+        if revision in OPENING
+        else []
+    )
 
 
 def weather(revision: str, arguments: Json) -> list[Json]:
-    return [*opening(revision), asking(revision, 2, "tools/call", {"name": "get_weather", "arguments": arguments})]
+    return [
+        *opening(revision),
+        asking(
+            revision, 2, "tools/call", {"name": "get_weather", "arguments": arguments}
+        ),
+    ]
 
 
 def last_of(printed: list[Json], revision: str) -> Json:
     """The reply to the last request, where there is one for each."""
-    assert [message["id"] for message in printed] == ([1, 2] if revision in OPENING else [2])
+    assert [message["id"] for message in printed] == (
+        [1, 2] if revision in OPENING else [2]
+    )
     if revision in OPENING:
         assert printed[0]["result"]["protocolVersion"] == revision
     return printed[-1]
@@ -67,7 +80,9 @@ def last_of(printed: list[Json], revision: str) -> Json:
 
 @pytest.mark.parametrize("revision", ALL)
 def test_the_weather_in_new_york_comes_out_of_a_pipe(revision: str) -> None:
-    result = last_of(piped(weather(revision, {"location": "New York"}), revision=revision), revision)["result"]
+    result = last_of(
+        piped(weather(revision, {"location": "New York"}), revision=revision), revision
+    )["result"]
     if revision == ALL[0]:
         assert result == {"toolResult": WEATHER}
     elif revision in MODERN:
@@ -82,9 +97,16 @@ def test_bad_arguments_come_back_as_the_revision_has_it(revision: str) -> None:
     reply = last_of(piped(weather(revision, {}), revision=revision), revision)
     missing = "Missing required argument: location"
     if revision == ALL[0]:
-        assert reply["error"] == {"code": -32602, "message": "Invalid params", "data": {"reason": missing}}
+        assert reply["error"] == {
+            "code": -32602,
+            "message": "Invalid params",
+            "data": {"reason": missing},
+        }
     elif revision < "2025-11-25":
-        assert reply["error"] == {"code": -32602, "message": f"Invalid arguments for tool get_weather: {missing}"}
+        assert reply["error"] == {
+            "code": -32602,
+            "message": f"Invalid arguments for tool get_weather: {missing}",
+        }
     else:
         assert reply["result"]["isError"] is True
         assert missing in reply["result"]["content"][0]["text"]
@@ -92,16 +114,28 @@ def test_bad_arguments_come_back_as_the_revision_has_it(revision: str) -> None:
 
 def test_the_demo_server_can_wear_the_pocket_profile() -> None:
     revision = "2025-06-18"
-    printed = piped(weather(revision, {"location": "New York"}), "--profile", "pocket", revision=revision)
+    printed = piped(
+        weather(revision, {"location": "New York"}),
+        "--profile",
+        "pocket",
+        revision=revision,
+    )
     assert last_of(printed, revision)["result"] == {**SAID, "structuredContent": {}}
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 3, 4])
 def test_a_seeds_server_runs_from_its_file(seed: int) -> None:
-    revision = ("2025-06-18", "2025-11-25", "2024-10-07", "2024-11-05", "2025-06-18")[seed]
+    revision = ("2025-06-18", "2025-11-25", "2024-10-07", "2024-11-05", "2025-06-18")[
+        seed
+    ]
     messages = [*opening(revision), asking(revision, 2, "tools/list")]
-    tools = last_of(piped(messages, "run", str(SEEDS / f"seed_00{seed}.py"), revision=revision), revision)
-    assert tools["result"]["tools"][0]["name"] == ("greet" if seed == 4 else "get_weather")
+    tools = last_of(
+        piped(messages, "run", str(SEEDS / f"seed_00{seed}.py"), revision=revision),
+        revision,
+    )
+    assert tools["result"]["tools"][0]["name"] == (
+        "greet" if seed == 4 else "get_weather"
+    )
 
 
 def test_what_still_runs_when_the_input_ends_is_answered() -> None:

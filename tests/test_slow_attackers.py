@@ -9,17 +9,33 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, contextmanager, suppress
+from contextlib import (
+    AbstractContextManager,
+    AsyncExitStack,
+    ExitStack,
+    contextmanager,
+    suppress,
+)
 from pathlib import Path
 from statistics import median
 
 import pytest
 import trio
 import trio.testing
-from http_wire import MODERN, Signals, Wire, make_server, message, modern_headers, request, site, site_on
+from http_wire import (
+    MODERN,
+    Signals,
+    Wire,
+    make_server,
+    message,
+    modern_headers,
+    request,
+    site,
+    site_on,
+)
 from test_cli import started
 
-from mcp_trio.transports.http import native
+from mcp_trio.transports.http import server as native
 
 TESTS = Path(__file__).resolve().parent
 EACH = 500
@@ -29,7 +45,10 @@ PAUSE = 0.002  # seconds between two calls, so that a round sees what the attack
 # that gets the core between two calls is some milliseconds.
 NOISE = 0.005
 
-SUM = message("tools/call", {"name": "calculate_sum", "arguments": {"a": 1, "b": 2}, "_meta": MODERN})
+SUM = message(
+    "tools/call",
+    {"name": "calculate_sum", "arguments": {"a": 1, "b": 2}, "_meta": MODERN},
+)
 CALL = request("POST", "/mcp", modern_headers(SUM), json.dumps(SUM).encode())
 
 
@@ -42,7 +61,9 @@ def descriptors() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def process_of(*words: str, **options: int) -> AbstractContextManager[subprocess.Popen[str]]:
+def process_of(
+    *words: str, **options: int
+) -> AbstractContextManager[subprocess.Popen[str]]:
     environment = {**os.environ, "PYTHONPATH": f"{TESTS.parent}{os.pathsep}{TESTS}"}
     return started([sys.executable, *words], env=environment, text=True, **options)
 
@@ -53,7 +74,10 @@ def serving(descriptors: int = 0) -> Iterator[int]:
     command = ["-m", "mcp_trio", "--http", "0"]
     if descriptors:
         limited = f"import resource as r; r.setrlimit(r.RLIMIT_NOFILE, ({descriptors}, {descriptors}))"
-        command = ["-c", f"{limited}; from mcp_trio.cli import main; main(['--http', '0'])"]
+        command = [
+            "-c",
+            f"{limited}; from mcp_trio.cli.main import main; main(['--http', '0'])",
+        ]
     with process_of(*command, stderr=subprocess.PIPE) as server:
         line = ""
         while "/mcp" not in line:
@@ -101,7 +125,12 @@ def p99(port: int) -> float:
 @pytest.mark.slow
 def test_honest_calls_do_not_wait_for_slow_attackers(descriptors: None) -> None:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with serving() as port, process_of(str(TESTS / "slow_attackers.py"), str(port), str(EACH), **pipes) as attackers:
+    with (
+        serving() as port,
+        process_of(
+            str(TESTS / "slow_attackers.py"), str(port), str(EACH), **pipes
+        ) as attackers,
+    ):
 
         def tell(word: str) -> int:
             attackers.stdin.write(f"{word}\n")
@@ -116,14 +145,22 @@ def test_honest_calls_do_not_wait_for_slow_attackers(descriptors: None) -> None:
             beside.append(p99(port))
             assert tell("off") == 0
     told = [f"{1000 * median(rounds):.2f} ms" for rounds in (alone, beside)]
-    print("p99 alone and beside", *told, [round(1000 * one, 2) for one in (*alone, *beside)])
-    assert median(beside) <= max(2 * median(alone), NOISE), f"p99 alone and beside attackers: {told}"
+    print(
+        "p99 alone and beside",
+        *told,
+        [round(1000 * one, 2) for one in (*alone, *beside)],
+    )
+    assert median(beside) <= max(2 * median(alone), NOISE), (
+        f"p99 alone and beside attackers: {told}"
+    )
 
 
 # How many there may be
 
 
-async def test_beyond_the_bound_those_go_who_have_waited_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_beyond_the_bound_those_go_who_have_waited_longest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(native, "MOST_CONNECTIONS", 10)
     monkeypatch.setattr(native, "ROOM", 2)
     monkeypatch.setattr(native, "TICK", 0.01)
@@ -134,21 +171,32 @@ async def test_beyond_the_bound_those_go_who_have_waited_longest(monkeypatch: py
             await trio.sleep(0.02)  # so that each has its own time
         for wire in wires[:3]:
             assert (await wire.request("GET", "/healthz", {})).status == 200
-        await wires[4].send(b"GET /hea")  # that alone makes nobody younger than a whole request does
+        await wires[4].send(
+            b"GET /hea"
+        )  # that alone makes nobody younger than a whole request does
         assert (await there.send("GET", "/healthz")).status == 200
         assert await wires[3].ended()
         for wire in wires[6:] + wires[:3]:
             assert (await wire.request("GET", "/healthz", {})).status == 200
 
 
-async def test_where_all_are_busy_a_new_one_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_where_all_are_busy_a_new_one_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(native, "MOST_CONNECTIONS", 5)
     signals = Signals()
     waiting = message("tools/call", {"name": "wait", "_meta": MODERN})
     async with site(make_server(signals)) as there, AsyncExitStack() as stack:
         wires = [await stack.enter_async_context(there.wire()) for _ in range(5)]
         for wire in wires:
-            await wire.send(request("POST", "/mcp", modern_headers(waiting), json.dumps(waiting).encode()))
+            await wire.send(
+                request(
+                    "POST",
+                    "/mcp",
+                    modern_headers(waiting),
+                    json.dumps(waiting).encode(),
+                )
+            )
         await signals.begun.wait()
         await trio.testing.wait_all_tasks_blocked()
         async with there.wire() as late:
@@ -163,30 +211,57 @@ async def test_where_all_are_busy_a_new_one_waits(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("path", ["/sse", "/mcp"])
-async def test_who_has_the_most_streams_takes_no_place_from_others(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_has_the_most_streams_takes_no_place_from_others(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(native, "MOST_CONNECTIONS", 8)
     monkeypatch.setattr(native, "ROOM", 2)
     signals = Signals()
     waiting = message("tools/call", {"name": "wait", "_meta": MODERN})
-    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    upgrade = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+    }
     upgrade["Sec-WebSocket-Key"] = "MDEyMzQ1Njc4OWFiY2RlZg=="
-    async with site_on("native", make_server(signals)) as there, AsyncExitStack() as stack:
-        other = await trio.open_tcp_stream("127.0.0.1", there.port, local_address="127.0.0.2")
-        honest, busy, *hogs = [Wire(other), *[await stack.enter_async_context(there.wire()) for _ in range(7)]]
+    async with (
+        site_on("native", make_server(signals)) as there,
+        AsyncExitStack() as stack,
+    ):
+        other = await trio.open_tcp_stream(
+            "127.0.0.1", there.port, local_address="127.0.0.2"
+        )
+        honest, busy, *hogs = [
+            Wire(other),
+            *[await stack.enter_async_context(there.wire()) for _ in range(7)],
+        ]
         await stack.enter_async_context(other)
         await honest.send(request("GET", "/sse", {"Accept": "text/event-stream"}))
         assert (await honest.head()).status == 200
-        await busy.send(request("POST", "/mcp", modern_headers(waiting), json.dumps(waiting).encode()))
+        await busy.send(
+            request(
+                "POST", "/mcp", modern_headers(waiting), json.dumps(waiting).encode()
+            )
+        )
         await signals.begun.wait()
         for hog in hogs:
-            await hog.send(request("GET", path, upgrade if path == "/mcp" else {"Accept": "text/event-stream"}))
+            await hog.send(
+                request(
+                    "GET",
+                    path,
+                    upgrade if path == "/mcp" else {"Accept": "text/event-stream"},
+                )
+            )
             assert (await hog.head()).status == (101 if path == "/mcp" else 200)
         assert (await there.send("GET", "/healthz")).status == 200
         await hogs[0].to_end()
         signals.go.set()
         assert (await busy.response()).status == 200
         assert b"/messages" in await honest.chunk()
-        assert b"mcp_streams 1" in (await there.send("GET", "/metrics")).body or path == "/sse"
+        assert (
+            b"mcp_streams 1" in (await there.send("GET", "/metrics")).body
+            or path == "/sse"
+        )
 
 
 @pytest.mark.slow

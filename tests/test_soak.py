@@ -5,11 +5,20 @@ from pathlib import Path
 import pytest
 from soak.load import compared, soaked
 
-BEFORE = {"tasks": 10, "descriptors": 20, "memory": 40 * 2**20, "objects": 30_000, "mcp_sessions": 0}
+BEFORE = {
+    "tasks": 10,
+    "descriptors": 20,
+    "memory": 40 * 2**20,
+    "objects": 30_000,
+    "mcp_sessions": 0,
+}
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc to see what a process holds")
+@pytest.mark.skipif(
+    not Path("/proc/self/statm").exists(),
+    reason="needs /proc to see what a process holds",
+)
 async def test_clients_as_they_are_leave_nothing_behind() -> None:
     assert await soaked(10) == []
 

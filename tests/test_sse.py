@@ -4,13 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_trio.client_sse import Event, Parser
+from mcp_trio.client.event_parser import Event, Parser
 from mcp_trio.transports.http import sse
 
 
 def test_what_is_written_is_read() -> None:
     parser = Parser()
-    stream = sse.encode_priming(b"1-0") + sse.COMMENT + sse.encode(b'{"a":1}', id=b"1-1") + sse.encode(b"{}")
+    stream = (
+        sse.encode_priming(b"1-0")
+        + sse.COMMENT
+        + sse.encode(b'{"a":1}', id=b"1-1")
+        + sse.encode(b"{}")
+    )
     assert parser.feed(stream) == [Event('{"a":1}', id="1-1"), Event("{}", id="1-1")]
 
 
@@ -28,14 +33,32 @@ def test_retry_is_heard_and_nonsense_is_not() -> None:
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_every_line_end_ends_a_line(end: bytes) -> None:
-    lines = [b"\xef\xbb\xbfevent: endpoint", b"data: a", b"data:b", b"unknown: x", b"", b"data: c", b"", b""]
+    lines = [
+        b"\xef\xbb\xbfevent: endpoint",
+        b"data: a",
+        b"data:b",
+        b"unknown: x",
+        b"",
+        b"data: c",
+        b"",
+        b"",
+    ]
     assert Parser().feed(end.join(lines)) == [Event("a\nb", "endpoint"), Event("c")]
 
 
-@given(st.lists(st.text("ab\n\r:é ", max_size=6).filter(lambda s: s.strip("\r\n")), max_size=4), st.data())
-def test_it_does_not_matter_where_the_bytes_are_cut(texts: list[str], data: st.DataObject) -> None:
+@given(
+    st.lists(
+        st.text("ab\n\r:é ", max_size=6).filter(lambda s: s.strip("\r\n")), max_size=4
+    ),
+    st.data(),
+)
+def test_it_does_not_matter_where_the_bytes_are_cut(
+    texts: list[str], data: st.DataObject
+) -> None:
     stream = b"".join(
-        b"".join(b"data: %b\r\n" % line.encode() for line in text.splitlines()) + b"\r\n" for text in texts
+        b"".join(b"data: %b\r\n" % line.encode() for line in text.splitlines())
+        + b"\r\n"
+        for text in texts
     )
     whole = Parser().feed(stream)
     parser, parts, rest = Parser(), [], stream

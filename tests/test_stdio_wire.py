@@ -29,7 +29,11 @@ def sockets():
     return server, os.dup(server), client, os.dup(client)
 
 
-FLAVOURS = {"pipes": (pipes, False), "sockets": (sockets, False), "threads": (pipes, True)}
+FLAVOURS = {
+    "pipes": (pipes, False),
+    "sockets": (sockets, False),
+    "threads": (pipes, True),
+}
 
 
 def is_socket(descriptor):
@@ -55,7 +59,9 @@ class Far:
 
     async def hear(self, size):
         while len(self.heard) < size:
-            self.heard += (await self.from_server.receive_some()) or pytest.fail(f"ended after {self.heard[-100:]!r}")
+            self.heard += (await self.from_server.receive_some()) or pytest.fail(
+                f"ended after {self.heard[-100:]!r}"
+            )
         return self.heard
 
 
@@ -90,7 +96,9 @@ async def test_messages_arrive_in_batches(pair):
     assert await wire.receive() == [b'{"c":3}']
 
 
-async def test_a_message_over_the_limit_is_passed_over_and_the_next_is_served(pair, nursery):
+async def test_a_message_over_the_limit_is_passed_over_and_the_next_is_served(
+    pair, nursery
+):
     wire, far = pair
     nursery.start_soon(far.write, b"x" * (4 * 2**20 + 1) + b"\n{}\n")
     received = await wire.receive()
@@ -252,14 +260,20 @@ async def test_blocking_mode_is_put_back(make, blocking):
         async with open_wire(reading, writing):
             assert not os.get_blocking(reading)
             raise ZeroDivisionError
-    assert [os.get_blocking(descriptor) for descriptor in (reading, writing)] == [blocking, blocking]
+    assert [os.get_blocking(descriptor) for descriptor in (reading, writing)] == [
+        blocking,
+        blocking,
+    ]
     for descriptor in (reading, writing, to_server, from_server):
         os.close(descriptor)
 
 
 async def test_files_are_read_and_written(tmp_path):
     (tmp_path / "in").write_bytes(b"{}\n" * 100_000 + b"[]")
-    reading, writing = os.open(tmp_path / "in", os.O_RDONLY), os.open(tmp_path / "out", os.O_CREAT | os.O_WRONLY)
+    reading, writing = (
+        os.open(tmp_path / "in", os.O_RDONLY),
+        os.open(tmp_path / "out", os.O_CREAT | os.O_WRONLY),
+    )
     received = []
     async with open_wire(reading, writing) as wire:
         while batch := await wire.receive():
@@ -274,7 +288,10 @@ async def test_files_are_read_and_written(tmp_path):
 
 
 async def test_endless_input_leaves_other_tasks_their_turn():
-    reading, writing = os.open("/dev/zero", os.O_RDONLY), os.open(os.devnull, os.O_WRONLY)
+    reading, writing = (
+        os.open("/dev/zero", os.O_RDONLY),
+        os.open(os.devnull, os.O_WRONLY),
+    )
     async with open_wire(reading, writing) as wire:
         assert await wire.receive() == [None]
         with trio.move_on_after(0.01) as scope:
@@ -346,14 +363,16 @@ async def main():
             wire.send(b"bye")
 trio.run(main)
 """
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"} | {
-    "PYTHONPATH": str(ROOT)
-}
+ENVIRONMENT = {
+    name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"
+} | {"PYTHONPATH": str(ROOT)}
 
 
 def run(code, messages=b"", redirect=""):
     command = ["sh", "-c", f'exec "$0" -c "$1" {redirect}', sys.executable, code]
-    return subprocess.run(command, input=messages, capture_output=True, timeout=20, env=ENVIRONMENT)
+    return subprocess.run(
+        command, input=messages, capture_output=True, timeout=20, env=ENVIRONMENT
+    )
 
 
 @pytest.mark.parametrize("code", [RUN, RUN_THREADS], ids=["loop", "threads"])
@@ -372,7 +391,10 @@ def test_nothing_but_messages_gets_on_the_wire(code):
         assert line in ended.stderr
 
 
-@pytest.mark.parametrize(("redirect", "stdout"), [("2>&-", b"done\n"), ("</dev/null", b""), (">/dev/null", b"")])
+@pytest.mark.parametrize(
+    ("redirect", "stdout"),
+    [("2>&-", b"done\n"), ("</dev/null", b""), (">/dev/null", b"")],
+)
 def test_stderr_may_be_closed_and_the_others_null(redirect, stdout):
     ended = run(RUN, b"os.write(1, b'x')\n", redirect)
     assert ended.returncode == 0, ended.stderr
@@ -396,7 +418,12 @@ def test_files_serve_as_standard_input_and_output(tmp_path):
 def start(code, stdin=subprocess.PIPE):
     pipe = subprocess.PIPE
     return subprocess.Popen(
-        [sys.executable, "-c", code], stdin=stdin, stdout=pipe, stderr=pipe, bufsize=0, env=ENVIRONMENT
+        [sys.executable, "-c", code],
+        stdin=stdin,
+        stdout=pipe,
+        stderr=pipe,
+        bufsize=0,
+        env=ENVIRONMENT,
     )
 
 

@@ -6,10 +6,22 @@ from typing import Any
 
 import pytest
 import trio
-from checked import ALL, NEWEST, OPENING, VENDOR, RawClient, cancelled, connect, initialize, modern, opened, raw
+from checked import (
+    ALL,
+    NEWEST,
+    OPENING,
+    VENDOR,
+    RawClient,
+    cancelled,
+    connect,
+    initialize,
+    modern,
+    opened,
+    raw,
+)
 
 from mcp_trio import Server
-from mcp_trio.client import RemoteError
+from mcp_trio.client.errors import RemoteError
 
 EVERYTHING = {
     "toolsListChanged": True,
@@ -17,7 +29,9 @@ EVERYTHING = {
     "resourcesListChanged": True,
     "resourceSubscriptions": ["a://b", "a://x/1"],
 }
-LIST_CHANGED = [f"notifications/{kind}/list_changed" for kind in ("prompts", "resources", "tools")]
+LIST_CHANGED = [
+    f"notifications/{kind}/list_changed" for kind in ("prompts", "resources", "tools")
+]
 UPDATED = "notifications/resources/updated"
 
 
@@ -67,7 +81,9 @@ async def test_a_client_hears_nothing_of_what_it_was_not_offered() -> None:
     server = Server("x")
     async with raw(server, "2025-11-25") as client:
         await client.exchange(initialize("2025-11-25"))
-        change_everything(server)  # after what is offered was said, before the client is ready to hear
+        change_everything(
+            server
+        )  # after what is offered was said, before the client is ready to hear
         await client.exchange({"jsonrpc": "2.0", "method": "notifications/initialized"})
         change_everything(server, "newer")
         assert methods(await client.quiet()) == ["notifications/tools/list_changed"]
@@ -127,7 +143,10 @@ async def test_a_subscribed_resource(revision: str) -> None:
 
 async def test_other_clients_do_not_hear_of_it() -> None:
     server = a_server()
-    async with connect(server, "2025-11-25") as one, connect(server, "2025-06-18") as other:
+    async with (
+        connect(server, "2025-11-25") as one,
+        connect(server, "2025-06-18") as other,
+    ):
         await one.request("resources/subscribe", {"uri": "a://b"})
         server.resource_updated("a://b")
         server.add_tool(nothing, name="new")
@@ -140,9 +159,13 @@ async def test_other_clients_do_not_hear_of_it() -> None:
 
 
 @asynccontextmanager
-async def listening(server: Server, wanted: Any, id: Any = "s") -> AsyncIterator[tuple[RawClient, Any]]:
+async def listening(
+    server: Server, wanted: Any, id: Any = "s"
+) -> AsyncIterator[tuple[RawClient, Any]]:
     async with raw(server, NEWEST) as client:
-        first, *more = await client.exchange(modern(id, "subscriptions/listen", {"notifications": wanted}))
+        first, *more = await client.exchange(
+            modern(id, "subscriptions/listen", {"notifications": wanted})
+        )
         assert first["method"] == "notifications/subscriptions/acknowledged"
         assert first["params"]["_meta"] == {VENDOR + "subscriptionId": id}
         assert more == []
@@ -150,7 +173,9 @@ async def listening(server: Server, wanted: Any, id: Any = "s") -> AsyncIterator
 
 
 @pytest.mark.parametrize("id", ["s", 0, 7])
-async def test_everything_that_was_asked_for_is_told_under_the_requests_id(id: Any) -> None:
+async def test_everything_that_was_asked_for_is_told_under_the_requests_id(
+    id: Any,
+) -> None:
     server = a_server()
     async with listening(server, EVERYTHING, id) as (client, honoured):
         assert honoured == EVERYTHING
@@ -159,7 +184,9 @@ async def test_everything_that_was_asked_for_is_told_under_the_requests_id(id: A
             server.resource_updated(uri)
         told = await client.quiet()
     assert methods(told) == sorted([*LIST_CHANGED, UPDATED, UPDATED])
-    assert {message["params"]["_meta"][VENDOR + "subscriptionId"] for message in told} == {id}
+    assert {
+        message["params"]["_meta"][VENDOR + "subscriptionId"] for message in told
+    } == {id}
 
 
 @pytest.mark.parametrize("key", EVERYTHING)
@@ -170,7 +197,9 @@ async def test_only_what_was_asked_for_is_told(key: str) -> None:
         change_everything(server)
         server.resource_updated("a://b")
         (told,) = await client.quiet()
-    assert key.removesuffix("ListChanged").removesuffix("Subscriptions") in told["method"]
+    assert (
+        key.removesuffix("ListChanged").removesuffix("Subscriptions") in told["method"]
+    )
 
 
 async def test_nothing_is_told_to_who_asked_for_nothing() -> None:
@@ -217,10 +246,14 @@ async def test_a_subscription_ends_with_a_result_when_the_server_stops() -> None
 async def test_two_subscriptions_at_a_time() -> None:
     server = a_server()
     async with listening(server, {"toolsListChanged": True}, "one") as (client, _):
-        await client.exchange(modern("two", "subscriptions/listen", {"notifications": EVERYTHING}))
+        await client.exchange(
+            modern("two", "subscriptions/listen", {"notifications": EVERYTHING})
+        )
         server.add_tool(nothing, name="new")
         told = await client.quiet()
-    assert [message["params"]["_meta"][VENDOR + "subscriptionId"] for message in told] == ["one", "two"]
+    assert [
+        message["params"]["_meta"][VENDOR + "subscriptionId"] for message in told
+    ] == ["one", "two"]
 
 
 async def test_who_does_not_listen_hears_nothing() -> None:
@@ -233,7 +266,9 @@ async def test_who_does_not_listen_hears_nothing() -> None:
         assert client.heard == []
 
 
-@pytest.mark.parametrize("params", [{}, {"notifications": 5}, {"notifications": {"toolsListChanged": "yes"}}])
+@pytest.mark.parametrize(
+    "params", [{}, {"notifications": 5}, {"notifications": {"toolsListChanged": "yes"}}]
+)
 async def test_a_filter_that_is_none(params: Any) -> None:
     async with connect(a_server(), NEWEST) as client:
         with pytest.raises(RemoteError) as caught:

@@ -8,12 +8,14 @@ from checked import ALL
 
 from mcp_trio import Server
 from mcp_trio import client as clients
-from mcp_trio.client import RemoteError
+from mcp_trio.client.errors import RemoteError
 from mcp_trio.testing import connect
 
 
 @pytest.mark.parametrize("revision", ALL)
-async def test_an_error_of_the_server_can_be_caught_around_it_all(revision: str) -> None:
+async def test_an_error_of_the_server_can_be_caught_around_it_all(
+    revision: str,
+) -> None:
     with pytest.raises(RemoteError, match="not supported"):
         async with connect(Server("x"), revision) as client:
             await client.get_prompt("none")

@@ -8,7 +8,10 @@ from mcp_trio.trace.compare import ABSENT, Difference, at, differences, merged, 
 
 
 def found(old, new, *ignored):
-    return [(one.path, one.kind) for one in differences(old, new, [parts(pointer) for pointer in ignored])]
+    return [
+        (one.path, one.kind)
+        for one in differences(old, new, [parts(pointer) for pointer in ignored])
+    ]
 
 
 @pytest.mark.parametrize(
@@ -41,7 +44,11 @@ def test_what_json_has_as_the_same_is_no_difference(old, new):
         ([1, 2], [2, 1], [("$[0]", ""), ("$[1]", "")]),
         ([1], [1, 2], [("$[1]", "was not expected")]),
         ({"a": [{"b": 1}, {"b": 2}]}, {"a": [{"b": 1}, {"b": 3}]}, [("$.a[1].b", "")]),
-        ({"a": 1, "b": 1}, {"b": 2, "c": 1}, [("$.a", "is missing"), ("$.b", ""), ("$.c", "was not expected")]),
+        (
+            {"a": 1, "b": 1},
+            {"b": 2, "c": 1},
+            [("$.a", "is missing"), ("$.b", ""), ("$.c", "was not expected")],
+        ),
     ],
 )
 def test_each_place_that_differs_is_named(old, new, expected):
@@ -72,7 +79,9 @@ def test_values_are_told_as_json():
 
 
 def test_of_long_texts_the_place_is_shown_where_they_differ():
-    old, new = Difference((), "x" * 1000 + "this" + "y" * 1000, "x" * 1000 + "that" + "y" * 1000).values()
+    old, new = Difference(
+        (), "x" * 1000 + "this" + "y" * 1000, "x" * 1000 + "that" + "y" * 1000
+    ).values()
     assert "xxxthisyyy" in old
     assert "xxxthatyyy" in new
     assert old.startswith("…")
@@ -82,7 +91,12 @@ def test_of_long_texts_the_place_is_shown_where_they_differ():
 
 def test_merging_takes_what_is_new_but_for_what_is_ignored():
     old = {"a": 1, "gone": 1, "kept": {"id": "old"}, "list": [{"at": 1, "x": 1}]}
-    new = {"a": 2, "kept": {"id": "new"}, "list": [{"at": 5, "x": 2}, {"at": 6, "x": 3}], "more": True}
+    new = {
+        "a": 2,
+        "kept": {"id": "new"},
+        "list": [{"at": 5, "x": 2}, {"at": 6, "x": 3}],
+        "more": True,
+    }
     ignored = [parts("/kept"), parts("/list/*/at")]
     assert merged(old, new, ignored) == {
         "a": 2,

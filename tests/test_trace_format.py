@@ -38,7 +38,13 @@ def test_a_trace_is_read_and_written_back_as_it_was(written):
     assert trace.header == Header(mcp_trace=1, transport="stdio")
     assert trace.dump() == HEADER + b"".join(lines)
     assert trace.lines[0].http == Http("GET", "/sse")
-    assert [line.data for line in trace.lines] == [None, None, b'{"a": 1.0, "b":"\\u00e9\xc3\xa9"}', b"\xff\n", None]
+    assert [line.data for line in trace.lines] == [
+        None,
+        None,
+        b'{"a": 1.0, "b":"\\u00e9\xc3\xa9"}',
+        b"\xff\n",
+        None,
+    ]
 
 
 def test_every_byte_can_be_raw(written):
@@ -53,7 +59,9 @@ def test_a_trace_may_be_its_header_alone(written):
 
 
 def test_white_space_and_unknown_keys_do_no_harm(written):
-    trace = read(written(b'{"mcp_trace": 1, "transport": "ws", "later": {}}   \n' + PING))
+    trace = read(
+        written(b'{"mcp_trace": 1, "transport": "ws", "later": {}}   \n' + PING)
+    )
     assert trace.header.transport == "ws"
 
 
@@ -67,12 +75,21 @@ def test_a_trace_says_what_it_has_not(written):
     [
         (b"", ": no trace: the file is empty"),
         (b'{"mcp_tr', ": no trace: its only line is cut off"),
-        (b'{"mcp_trace":2,"anything":1}\n', ":1: version 2 of the format; this program reads version 1"),
+        (
+            b'{"mcp_trace":2,"anything":1}\n',
+            ":1: version 2 of the format; this program reads version 1",
+        ),
         (b"\n", ":1: no header of a trace: Input data was truncated"),
         (b"[]\n", ":1: no header of a trace: Expected `object`, got `array`"),
-        (b"\xff\n", ":1: no header of a trace: JSON is malformed: invalid character (byte 0)"),
+        (
+            b"\xff\n",
+            ":1: no header of a trace: JSON is malformed: invalid character (byte 0)",
+        ),
         (PING, ":1: no header of a trace: Object missing required field `mcp_trace`"),
-        (b'{"mcp_trace":1}\n', ":1: no header of a trace: Object missing required field `transport`"),
+        (
+            b'{"mcp_trace":1}\n',
+            ":1: no header of a trace: Object missing required field `transport`",
+        ),
         (
             b'{"mcp_trace":1,"transport":"udp"}\n',
             ":1: no header of a trace: Invalid enum value 'udp' - at `$.transport`",
@@ -82,8 +99,14 @@ def test_a_trace_says_what_it_has_not(written):
             ":1: no header of a trace: ignore: 'a' is no JSON Pointer, which begins with /",
         ),
         (HEADER + PING + b"\n", ":3: no line of a trace: Input data was truncated"),
-        (HEADER + b'{"t":0}\n', ":2: no line of a trace: Object missing required field `from`"),
-        (HEADER + b'{"t":0,"from":"me","raw":""}\n', ":2: no line of a trace: Invalid enum value 'me' - at `$.from`"),
+        (
+            HEADER + b'{"t":0}\n',
+            ":2: no line of a trace: Object missing required field `from`",
+        ),
+        (
+            HEADER + b'{"t":0,"from":"me","raw":""}\n',
+            ":2: no line of a trace: Invalid enum value 'me' - at `$.from`",
+        ),
         (
             HEADER + b'{"t":0,"from":"client"}\n',
             ":2: no line of a trace: neither message, raw, http, event nor ends: nothing was sent",
@@ -94,7 +117,9 @@ def test_a_trace_says_what_it_has_not(written):
         ),
     ],
 )
-def test_a_file_that_is_no_trace_is_refused_in_one_line_that_says_where(written, data, said):
+def test_a_file_that_is_no_trace_is_refused_in_one_line_that_says_where(
+    written, data, said
+):
     assert problem(written(data)) == (said, None)
 
 
@@ -112,9 +137,14 @@ def test_a_bad_line_before_the_cut_is_told_first(written):
 
 
 def test_deep_nesting_is_a_problem_in_words(written):
-    said, _ = problem(written(HEADER + b'{"t":0,"from":"client","message":' + b"[" * 100_000 + b"\n"))
+    said, _ = problem(
+        written(HEADER + b'{"t":0,"from":"client","message":' + b"[" * 100_000 + b"\n")
+    )
     assert said.startswith(":2: no line of a trace: ")
 
 
 def test_a_file_that_is_not_there_is_a_problem_in_words(tmp_path):
-    assert problem(tmp_path / "none.jsonl") == (" cannot be read: No such file or directory", None)
+    assert problem(tmp_path / "none.jsonl") == (
+        " cannot be read: No such file or directory",
+        None,
+    )

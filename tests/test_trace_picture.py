@@ -14,28 +14,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from mcp_trio.trace.diagram import as_html, in_terminal
 from mcp_trio.trace.format import BadTrace, Header, Http, Line, Trace, read
-from mcp_trio.trace.picture import as_html, in_terminal
 
 
 def trace(*lines: Line, title: str = "A title", **header: Any) -> Trace:
-    return Trace(Header(**{"mcp_trace": 1, "transport": "stdio", "title": title, **header}), list(lines))
+    return Trace(
+        Header(**{"mcp_trace": 1, "transport": "stdio", "title": title, **header}),
+        list(lines),
+    )
 
 
 def line(t: float, sender: Any, message: Any = None, **more: Any) -> Line:
     if message is not None:
         more["message"] = Raw(
-            message if isinstance(message, bytes) else json.dumps(message, ensure_ascii=False).encode()
+            message
+            if isinstance(message, bytes)
+            else json.dumps(message, ensure_ascii=False).encode()
         )
     return Line(t=t, sender=sender, **more)
 
 
 def request(id: Any, method: str, params: Any = None) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": id, "method": method} | ({"params": params} if params is not None else {})
+    return {"jsonrpc": "2.0", "id": id, "method": method} | (
+        {"params": params} if params is not None else {}
+    )
 
 
 def notification(method: str, params: Any = None) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "method": method} | ({"params": params} if params is not None else {})
+    return {"jsonrpc": "2.0", "method": method} | (
+        {"params": params} if params is not None else {}
+    )
 
 
 def result(id: Any, value: Any) -> dict[str, Any]:
@@ -46,18 +55,29 @@ def error(id: Any, code: int, message: str) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}
 
 
-OPENING = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "by hand", "version": "1"}}
+OPENING = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "by hand", "version": "1"},
+}
 WELCOME = {
     "protocolVersion": "2025-11-25",
     "capabilities": {"tools": {}},
     "serverInfo": {"name": "demo", "version": "1"},
 }
-FORM = {"message": "Which units?", "requestedSchema": {"type": "object", "properties": {"units": {"type": "string"}}}}
+FORM = {
+    "message": "Which units?",
+    "requestedSchema": {"type": "object", "properties": {"units": {"type": "string"}}},
+}
 SSE = Http(status=200, headers={"content-type": "text/event-stream"})
 
 
 def post(t: float, stream: int, message: Any) -> Line:
-    head = Http(method="POST", path="/mcp", headers={"mcp-session-id": "5f3a", "accept": "application/json"})
+    head = Http(
+        method="POST",
+        path="/mcp",
+        headers={"mcp-session-id": "5f3a", "accept": "application/json"},
+    )
     return line(t, "client", message, stream=stream, http=head)
 
 
@@ -67,28 +87,84 @@ def event(t: float, stream: int, message: Any = None, **more: str) -> Line:
 
 CONVERSATION = trace(
     post(0.0, 1, request(1, "initialize", OPENING)),
-    line(0.0021, "server", result(1, WELCOME), stream=1, http=Http(status=200, headers={"mcp-session-id": "5f3a"})),
+    line(
+        0.0021,
+        "server",
+        result(1, WELCOME),
+        stream=1,
+        http=Http(status=200, headers={"mcp-session-id": "5f3a"}),
+    ),
     post(0.0034, 2, notification("notifications/initialized")),
     line(0.0039, "server", stream=2, http=Http(status=202)),
-    post(0.0051, 3, request("a", "tools/call", {"name": "get_weather", "arguments": {"location": "東京 🗼"}})),
+    post(
+        0.0051,
+        3,
+        request(
+            "a",
+            "tools/call",
+            {"name": "get_weather", "arguments": {"location": "東京 🗼"}},
+        ),
+    ),
     line(0.0062, "server", stream=3, http=SSE),
     event(0.0063, 3, id="3-0", data=""),
     event(
-        0.0071, 3, notification("notifications/progress", {"progressToken": "p", "progress": 1, "total": 4}), id="3-1"
+        0.0071,
+        3,
+        notification(
+            "notifications/progress", {"progressToken": "p", "progress": 1, "total": 4}
+        ),
+        id="3-1",
     ),
     event(0.0088, 3, request(1, "elicitation/create", FORM), id="3-2"),
     post(1.2513, 4, result(1, {"action": "accept", "content": {"units": "metric"}})),
     line(1.2518, "server", stream=4, http=Http(status=202)),
-    event(1.2641, 3, result("a", {"content": [{"type": "text", "text": "18 °C, light rain. " * 20}]}), id="3-3"),
+    event(
+        1.2641,
+        3,
+        result(
+            "a", {"content": [{"type": "text", "text": "18 °C, light rain. " * 20}]}
+        ),
+        id="3-3",
+    ),
     line(1.2642, "server", stream=3, ends=True),
     post(1.3012, 5, request(2, "no/such/method")),
-    line(1.3019, "server", error(2, -32601, "Method not found: no/such/method"), stream=5, http=Http(status=200)),
-    post(1.4001, 6, [request(3, "ping"), notification("notifications/cancelled", {"requestId": 9}), 7]),
+    line(
+        1.3019,
+        "server",
+        error(2, -32601, "Method not found: no/such/method"),
+        stream=5,
+        http=Http(status=200),
+    ),
+    post(
+        1.4001,
+        6,
+        [
+            request(3, "ping"),
+            notification("notifications/cancelled", {"requestId": 9}),
+            7,
+        ],
+    ),
     line(1.4008, "server", [result(3, {})], stream=6, http=Http(status=200)),
-    post(1.5002, 7, request(4, "tools/call", {"name": "sleep", "arguments": {"seconds": 60}})),
+    post(
+        1.5002,
+        7,
+        request(4, "tools/call", {"name": "sleep", "arguments": {"seconds": 60}}),
+    ),
     line(1.7003, "client", stream=7, ends=True),
-    line(1.8004, "client", stream=8, raw='{"jsonrpc": \xff\x1b[31m\r\n', http=Http(method="POST", path="/mcp")),
-    line(1.8009, "server", error(None, -32700, "Parse error"), stream=8, http=Http(status=400)),
+    line(
+        1.8004,
+        "client",
+        stream=8,
+        raw='{"jsonrpc": \xff\x1b[31m\r\n',
+        http=Http(method="POST", path="/mcp"),
+    ),
+    line(
+        1.8009,
+        "server",
+        error(None, -32700, "Parse error"),
+        stream=8,
+        http=Http(status=400),
+    ),
     title="A tool asks how to answer",
     revision="2025-11-25",
     transport="http",
@@ -115,17 +191,28 @@ def hostile() -> Trace:
         )
         for text in HOSTILE
     ]
-    answered = [line(1, "server", result(text, {text: text}), event={"event": text, "data": text}) for text in HOSTILE]
+    answered = [
+        line(
+            1, "server", result(text, {text: text}), event={"event": text, "data": text}
+        )
+        for text in HOSTILE
+    ]
     raw = [line(2, "server", raw=text) for text in HOSTILE]
     everywhere = " ".join(HOSTILE)
-    about = dict.fromkeys(("title", "revision", "server", "client", "notes"), everywhere)
+    about = dict.fromkeys(
+        ("title", "revision", "server", "client", "notes"), everywhere
+    )
     return trace(*said, *answered, *raw, **about)
 
 
 def columns(row: str) -> int:
     """What a terminal makes of a row, by itself: a wide character takes two columns, a mark on another none."""
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in row)
-    return len(row) + wide - sum(unicodedata.category(char) in ("Mn", "Me") for char in row)
+    return (
+        len(row)
+        + wide
+        - sum(unicodedata.category(char) in ("Mn", "Me") for char in row)
+    )
 
 
 def plain(picture: Trace, width: int = 100) -> list[str]:
@@ -141,7 +228,12 @@ def row_with(text: str, rows: list[str]) -> str:
 
 
 def test_an_arrow_points_away_from_who_sent_it() -> None:
-    rows = plain(trace(line(0, "client", request(1, "ping")), line(0.5, "server", result(1, {}))), 60)
+    rows = plain(
+        trace(
+            line(0, "client", request(1, "ping")), line(0.5, "server", result(1, {}))
+        ),
+        60,
+    )
     assert rows[-4:] == [
         "       client                                         server",
         "0.0000 ├─ #1 ping ────────────────────────────────────────▶│",
@@ -191,7 +283,9 @@ def test_it_says_what_passed(said: str) -> None:
 
 
 def test_without_streams_an_end_is_that_of_the_conversation() -> None:
-    assert row_with("├─ ends the conversation ─", plain(trace(line(1, "client", ends=True))))
+    assert row_with(
+        "├─ ends the conversation ─", plain(trace(line(1, "client", ends=True)))
+    )
 
 
 def test_an_id_that_two_connections_use_is_answered_on_its_own() -> None:
@@ -229,7 +323,11 @@ def test_a_number_is_shown_as_it_was_sent() -> None:
 
 AWKWARD = trace(
     line(0, "client", request("x" * 300, "m" * 300, {"name": "長い名前" * 60})),
-    line(1, "server", notification("notifications/message", {"level": "🗼" * 90, "data": "é́́́" * 200})),
+    line(
+        1,
+        "server",
+        notification("notifications/message", {"level": "🗼" * 90, "data": "é́́́" * 200}),
+    ),
     line(1e300, "server", request("\u202e\x9b31m", "a\u2028b", ["❤️" * 80])),
     line(-5, "client", raw="\x1b]0;title\x07\x1b[2J\x00\x9b31m\xff" * 30),
     line(3, "server", b"[]"),
@@ -245,19 +343,29 @@ EMPTY = Trace(Header(mcp_trace=1, transport="ws"), [])
 
 @pytest.mark.parametrize("width", [*range(24, 44), 57, 80, 120, 121, 300])
 @pytest.mark.parametrize(
-    "picture", [CONVERSATION, AWKWARD, EMPTY, hostile()], ids=["plain", "awkward", "empty", "hostile"]
+    "picture",
+    [CONVERSATION, AWKWARD, EMPTY, hostile()],
+    ids=["plain", "awkward", "empty", "hostile"],
 )
 def test_no_row_is_wider_than_the_terminal(picture: Trace, width: int) -> None:
     rows = plain(picture, width)
     assert max(map(columns, rows)) <= width
-    drawn = [row for row in rows if "│" in row and not row.startswith(("title", "notes", "server"))]
+    drawn = [
+        row
+        for row in rows
+        if "│" in row and not row.startswith(("title", "notes", "server"))
+    ]
     assert {columns(row.replace("\ufe0f", "_")) for row in drawn} <= {width}
 
 
 @given(st.text(), st.binary(min_size=1), st.integers(24, 200))
 def test_anything_fits(text: str, data: bytes, width: int) -> None:
     said = [
-        line(0, "client", request(1, "tools/call", {"name": text.encode(errors="replace").decode()})),
+        line(
+            0,
+            "client",
+            request(1, "tools/call", {"name": text.encode(errors="replace").decode()}),
+        ),
         line(0, "server", raw=data.decode("latin-1"), event={"id": text}),
         line(0, "server", data),
     ]
@@ -268,7 +376,9 @@ def test_anything_fits(text: str, data: bytes, width: int) -> None:
 
 def test_colours_change_no_character() -> None:
     coloured = in_terminal(CONVERSATION, 80, colour=True)
-    assert re.sub(r"\x1b\[\d+m", "", coloured) == in_terminal(CONVERSATION, 80, colour=False)
+    assert re.sub(r"\x1b\[\d+m", "", coloured) == in_terminal(
+        CONVERSATION, 80, colour=False
+    )
     kinds = dict(re.findall(r"\x1b\[(\d+)m[├│][─◀]+ (\S+ \S+)", coloured))
     assert len(kinds) == 7
     assert re.findall("\x1b[^[]|\x1b\\[[^\\d]", coloured) == []
@@ -307,7 +417,9 @@ class Elements(HTMLParser):
         self._open = ""
         self.feed(text)
 
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(
+        self, tag: str, attributes: list[tuple[str, str | None]]
+    ) -> None:
         self.found.append((tag, dict(attributes)))
         self._open = tag
 
@@ -329,17 +441,37 @@ def test_the_page_is_the_same_whatever_the_trace_holds(picture: Trace) -> None:
 
 def test_the_page_loads_nothing() -> None:
     page = Elements(as_html(EMPTY))
-    assert not {tag for tag, _ in page.found} & {"link", "img", "iframe", "object", "embed", "base", "form"}
-    assert not {name for _, attributes in page.found for name in attributes} & {"src", "href", "style", "action"}
+    assert not {tag for tag, _ in page.found} & {
+        "link",
+        "img",
+        "iframe",
+        "object",
+        "embed",
+        "base",
+        "form",
+    }
+    assert not {name for _, attributes in page.found for name in attributes} & {
+        "src",
+        "href",
+        "style",
+        "action",
+    }
     assert not re.search(
-        r"https?://|//\w|@import|url\(|\bfetch\b|innerHTML|outerHTML|insertAdjacent|eval\(", as_html(EMPTY)
+        r"https?://|//\w|@import|url\(|\bfetch\b|innerHTML|outerHTML|insertAdjacent|eval\(",
+        as_html(EMPTY),
     )
 
 
 def test_the_page_runs_its_own_script_alone() -> None:
     page = Elements(as_html(CONVERSATION))
-    policy = next(a["content"] for _, a in page.found if a.get("http-equiv") == "Content-Security-Policy")
-    wanted = base64.b64encode(hashlib.sha256(page.texts["script"][1].encode()).digest()).decode()
+    policy = next(
+        a["content"]
+        for _, a in page.found
+        if a.get("http-equiv") == "Content-Security-Policy"
+    )
+    wanted = base64.b64encode(
+        hashlib.sha256(page.texts["script"][1].encode()).digest()
+    ).decode()
     assert policy is not None
     assert policy.startswith(f"default-src 'none'; script-src 'sha256-{wanted}'; "), (
         "the script has changed: so must this"
@@ -348,7 +480,11 @@ def test_the_page_runs_its_own_script_alone() -> None:
 
 def test_the_page_knows_what_belongs_together() -> None:
     found = json.loads(Elements(as_html(CONVERSATION)).texts["script"][0])["steps"]
-    pairs = {(step["method"], found[step["partner"]]["label"]) for step in found if step["method"] and step["partner"]}
+    pairs = {
+        (step["method"], found[step["partner"]]["label"])
+        for step in found
+        if step["method"] and step["partner"]
+    }
     assert pairs == {
         ("initialize", "#1 result of initialize"),
         ("tools/call", '#"a" result of tools/call'),
@@ -357,5 +493,7 @@ def test_the_page_knows_what_belongs_together() -> None:
         ("ping", "#3 result of ping"),
     }
     assert all(
-        found[step["partner"]]["partner"] == index for index, step in enumerate(found) if step["partner"] is not None
+        found[step["partner"]]["partner"] == index
+        for index, step in enumerate(found)
+        if step["partner"] is not None
     )

@@ -16,12 +16,20 @@ import trio.testing
 from msgspec import Raw
 
 from mcp_trio import Context, Server
-from mcp_trio.loading import Problem
+from mcp_trio.load_spec import UsageError
 from mcp_trio.testing import replay as assert_same
-from mcp_trio.trace import hosts, runs
+from mcp_trio.trace import suite as runs
+from mcp_trio.trace import targets as hosts
 from mcp_trio.trace.format import BadTrace, Header, Http, Line, Trace, read
-from mcp_trio.trace.replay import ALL_AT_ONCE, BYTE_BY_BYTE, LINE_BY_LINE, Replay, holds_on, ways
-from mcp_trio.transports.http.native import serve_http
+from mcp_trio.trace.replay import (
+    ALL_AT_ONCE,
+    BYTE_BY_BYTE,
+    LINE_BY_LINE,
+    Replay,
+    holds_on,
+    ways,
+)
+from mcp_trio.transports.http.server import serve_http
 
 OPENING, STATELESS = "2025-11-25", "2026-07-28"
 END = object()
@@ -42,9 +50,17 @@ def line(sender, what, **parts):
 
 def trace(*lines, **header):
     """A trace of lines that are given as (">", what the client sent) and ("<", what the server sent)."""
-    header = Header(mcp_trace=1, **{"transport": "stdio", "revision": OPENING, **header})
+    header = Header(
+        mcp_trace=1, **{"transport": "stdio", "revision": OPENING, **header}
+    )
     senders = {">": "client", "<": "server"}
-    return Trace(header, [one if isinstance(one, Line) else line(senders[one[0]], one[1]) for one in lines])
+    return Trace(
+        header,
+        [
+            one if isinstance(one, Line) else line(senders[one[0]], one[1])
+            for one in lines
+        ],
+    )
 
 
 def asks(id, method="tools/call", **params):
@@ -80,7 +96,9 @@ class Scripted:
     async def send(self, one):
         self.sent.append(one)
         for what in self._says.pop(0) if self._says else ():
-            await self._put.send(what if isinstance(what, Line) else line("server", what[1]))
+            await self._put.send(
+                what if isinstance(what, Line) else line("server", what[1])
+            )
             if not isinstance(what, Line) and what[1] is END:
                 self._put.close()
 
@@ -108,7 +126,10 @@ async def found(recorded, *says, **options):
 
 def told(finding):
     difference = finding.difference
-    return finding.line, f"{difference.path} {difference.kind}".strip() if difference else finding.what
+    return (
+        finding.line,
+        f"{difference.path} {difference.kind}".strip() if difference else finding.what,
+    )
 
 
 # What cannot pass
@@ -118,16 +139,23 @@ async def test_an_answer_has_to_be_asked_for_first(autojump_clock):
     recorded = trace(asks(1), answers(1), asks(1), answers(1), (">", END), ("<", END))
     too_early = "the answer to 1 came before it was asked for, or again"
     found_so = await found(recorded, [answers(1), answers(1)], [], [("<", END)])
-    assert [what.partition(":")[0] for _, what in found_so] == [too_early, "the answer to 1 did not come within 10 s"]
+    assert [what.partition(":")[0] for _, what in found_so] == [
+        too_early,
+        "the answer to 1 did not come within 10 s",
+    ]
 
 
 async def test_a_server_that_ends_before_its_client_is_told(autojump_clock):
-    recorded = trace(asks(1), answers(1), tells("notifications/x"), (">", END), ("<", END))
+    recorded = trace(
+        asks(1), answers(1), tells("notifications/x"), (">", END), ("<", END)
+    )
     ended = "the server has ended the conversation, before the client did"
     assert (4, ended) in await found(recorded, [answers(1)], [("<", END)])
 
 
-async def test_what_says_much_but_not_what_is_awaited_does_not_go_on_for_ever(autojump_clock):
+async def test_what_says_much_but_not_what_is_awaited_does_not_go_on_for_ever(
+    autojump_clock,
+):
     class Chatty(Scripted):
         async def send(self, one):
             await super().send(one)
@@ -146,7 +174,12 @@ async def test_an_answer_by_http_has_the_id_that_it_was_asked_by(id, autojump_cl
         head = Http(status=200, headers={"content-type": "application/json"})
         ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         asked = line("client", ping, stream=1, http=Http(method="POST", path="/mcp"))
-        return asked, line("server", {"jsonrpc": "2.0", "id": answered, "result": {}}, stream=1, http=head)
+        return asked, line(
+            "server",
+            {"jsonrpc": "2.0", "id": answered, "result": {}},
+            stream=1,
+            http=head,
+        )
 
     done = Replay(trace(*post(1), transport="http"), "http")
     link = Scripted([post(id)[1]])
@@ -161,28 +194,42 @@ async def test_what_one_post_is_answered_with_comes_in_its_order(autojump_clock)
     log, head = notes("notifications/message", level="info", data="x"), Http(status=200)
     asked = line("client", asks(1)[1], stream=1, http=Http(method="POST", path="/mcp"))
     opened = Line(t=0, sender="server", stream=1, http=head)
-    done = Replay(trace(asked, opened, event(log), event(answers(1)), transport="http"), "http")
+    done = Replay(
+        trace(asked, opened, event(log), event(answers(1)), transport="http"), "http"
+    )
     await done.through(Scripted([opened, event(answers(1)), event(log)]))
-    assert [told(one)[1] for one in done.findings] == ["notifications/message came behind line 5, of the same request"]
+    assert [told(one)[1] for one in done.findings] == [
+        "notifications/message came behind line 5, of the same request"
+    ]
 
 
 async def test_a_trace_in_which_the_client_says_nothing_cannot_be_replayed(folder):
     runs.write(Path("silent.jsonl"), trace(server="counter.py"))
     [result] = await runs.replay_all([Path("silent.jsonl")], None)
-    assert result.problems == ["silent.jsonl: its client says nothing, so that there is nothing to replay"]
+    assert result.problems == [
+        "silent.jsonl: its client says nothing, so that there is nothing to replay"
+    ]
 
 
 async def test_a_trace_of_other_transports_is_counted(folder):
-    runs.write(Path("elsewhere.jsonl"), trace(asks(1), over=["http"], server="counter.py"))
-    results = await runs.replay_all([Path("elsewhere.jsonl"), Path("one.jsonl")], None, ["stdio"])
-    assert runs.summary(results).endswith("no differences, 1 trace left out, of other transports")
+    runs.write(
+        Path("elsewhere.jsonl"), trace(asks(1), over=["http"], server="counter.py")
+    )
+    results = await runs.replay_all(
+        [Path("elsewhere.jsonl"), Path("one.jsonl")], None, ["stdio"]
+    )
+    assert runs.summary(results).endswith(
+        "no differences, 1 trace left out, of other transports"
+    )
 
 
 async def silence(stream):
     await trio.sleep_forever()
 
 
-async def test_one_that_listens_and_says_nothing_is_a_problem(folder, monkeypatch, nursery):
+async def test_one_that_listens_and_says_nothing_is_a_problem(
+    folder, monkeypatch, nursery
+):
     monkeypatch.setattr(hosts, "TO_OPEN", 0.05)
     [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
     nursery.start_soon(trio.serve_listeners, silence, [listener])
@@ -196,26 +243,36 @@ async def test_one_that_listens_and_says_nothing_is_a_problem(folder, monkeypatc
 # What is sent, and when
 
 
-async def test_a_line_is_sent_when_every_line_of_the_servers_before_it_has_come(autojump_clock):
+async def test_a_line_is_sent_when_every_line_of_the_servers_before_it_has_come(
+    autojump_clock,
+):
     recorded = trace(asks(1), asks(2), answers(2), answers(1), asks(3), answers(3))
     done, link = await run(recorded, [], [answers(2), answers(1)], [answers(3)])
     assert done.findings == []
     assert [msgspec.json.decode(one.message)["id"] for one in link.sent] == [1, 2, 3]
     done, link = await run(recorded, [], [answers(2)])
-    assert [told(one) for one in done.findings] == [(5, "the answer to 1 did not come within 10 s")]
+    assert [told(one) for one in done.findings] == [
+        (5, "the answer to 1 did not come within 10 s")
+    ]
     assert len(link.sent) == 2
 
 
 async def test_all_at_once_everything_is_one_write(autojump_clock):
     recorded = trace(asks(1), answers(1), asks(2), answers(2), (">", END), ("<", END))
-    done, link = await run(recorded, [answers(1), answers(2)], [("<", END)], way=ALL_AT_ONCE)
+    done, link = await run(
+        recorded, [answers(1), answers(2)], [("<", END)], way=ALL_AT_ONCE
+    )
     assert done.findings == []
     assert link.sent[0].data.count(b"\n") == 1
     assert [one.ends for one in link.sent] == [False, True]
 
 
 async def test_bytes_are_sent_as_they_were_recorded(autojump_clock):
-    odd = Line(t=0, sender="client", message=Raw(b'{ "id":1,  "id" : 1.0e0, "method":"\\u0070ing"}'))
+    odd = Line(
+        t=0,
+        sender="client",
+        message=Raw(b'{ "id":1,  "id" : 1.0e0, "method":"\\u0070ing"}'),
+    )
     _, link = await run(trace(odd, (">", b"\xff not JSON")), [], [])
     assert [one.data for one in link.sent] == [bytes(odd.message), b"\xff not JSON"]
 
@@ -223,15 +280,23 @@ async def test_bytes_are_sent_as_they_were_recorded(autojump_clock):
 # What is matched by what
 
 
-async def test_answers_are_matched_by_id_and_only_their_own_order_says_something(autojump_clock):
+async def test_answers_are_matched_by_id_and_only_their_own_order_says_something(
+    autojump_clock,
+):
     recorded = trace(asks(1), asks("1"), answers(1, x=1), answers("1", x=2))
     assert await found(recorded, [], [answers("1", x=2), answers(1, x=1)]) == []
-    assert await found(recorded, [], [answers("1", x=1), answers(1, x=1)]) == [(5, "$.result.x")]
+    assert await found(recorded, [], [answers("1", x=1), answers(1, x=1)]) == [
+        (5, "$.result.x")
+    ]
 
 
-async def test_an_id_that_is_used_again_is_matched_with_the_earliest_that_is_open(autojump_clock):
+async def test_an_id_that_is_used_again_is_matched_with_the_earliest_that_is_open(
+    autojump_clock,
+):
     recorded = trace(asks(1), answers(1, x=1), asks(1), answers(1, x=2))
-    assert await found(recorded, [answers(1, x=1)], [answers(1, x=3)]) == [(5, "$.result.x")]
+    assert await found(recorded, [answers(1, x=1)], [answers(1, x=3)]) == [
+        (5, "$.result.x")
+    ]
 
 
 async def test_errors_without_an_id_are_matched_in_their_order(autojump_clock):
@@ -256,10 +321,18 @@ async def test_notifications_are_matched_by_what_they_are_about(autojump_clock):
 
 
 async def test_what_belongs_to_one_request_has_to_come_in_its_order(autojump_clock):
-    recorded = trace(asks(1, _meta={"progressToken": "t"}), progress("t", 1), answers(1), asks(2), answers(2))
+    recorded = trace(
+        asks(1, _meta={"progressToken": "t"}),
+        progress("t", 1),
+        answers(1),
+        asks(2),
+        answers(2),
+    )
     assert await found(recorded, [progress("t", 1), answers(1)], [answers(2)]) == []
     late = 'notifications/progress about "t" came behind line 4, of the same request'
-    assert await found(recorded, [answers(1), progress("t", 1)], [answers(2)]) == [(3, late)]
+    assert await found(recorded, [answers(1), progress("t", 1)], [answers(2)]) == [
+        (3, late)
+    ]
 
 
 async def test_a_subscription_is_confirmed_before_it_tells_anything(autojump_clock):
@@ -273,11 +346,23 @@ async def test_batches_are_sets_of_replies(autojump_clock):
     one, two = answers(1, x=1)[1], answers(2, x=2)[1]
     recorded = trace((">", [asks(1)[1], asks(2)[1]]), ("<", [one, two]))
     assert await found(recorded, [("<", [two, one])]) == []
-    assert await found(recorded, [("<", [answers(2, x=3)[1], one])]) == [(3, "$[1].result.x")]
-    missing = [(2, 'a batch: the answer to 1 came, which the trace does not have: [{"jsonrpc": "2.0"')]
+    assert await found(recorded, [("<", [answers(2, x=3)[1], one])]) == [
+        (3, "$[1].result.x")
+    ]
+    missing = [
+        (
+            2,
+            'a batch: the answer to 1 came, which the trace does not have: [{"jsonrpc": "2.0"',
+        )
+    ]
     came = await found(recorded, [("<", [one])])
-    assert [(number, what[: len(missing[0][1])]) for number, what in came[:1]] == missing
-    assert came[1] == (3, "a batch: the answer to 1, the answer to 2 did not come within 10 s")
+    assert [
+        (number, what[: len(missing[0][1])]) for number, what in came[:1]
+    ] == missing
+    assert came[1] == (
+        3,
+        "a batch: the answer to 1, the answer to 2 did not come within 10 s",
+    )
 
 
 # What may differ
@@ -290,15 +375,30 @@ async def test_questions_may_have_other_ids_which_the_client_repeats(autojump_cl
         (">", {"jsonrpc": "2.0", "id": "q1", "result": {"roots": []}}),
         answers(1),
     )
-    done, link = await run(recorded, [("<", {"jsonrpc": "2.0", "id": 99, "method": "roots/list"})], [answers(1)])
+    done, link = await run(
+        recorded,
+        [("<", {"jsonrpc": "2.0", "id": 99, "method": "roots/list"})],
+        [answers(1)],
+    )
     assert done.findings == []
-    assert msgspec.json.decode(link.sent[1].message) == {"jsonrpc": "2.0", "id": 99, "result": {"roots": []}}
+    assert msgspec.json.decode(link.sent[1].message) == {
+        "jsonrpc": "2.0",
+        "id": 99,
+        "result": {"roots": []},
+    }
 
 
-async def test_what_the_server_takes_back_or_refuses_is_known_by_its_new_id(autojump_clock):
+async def test_what_the_server_takes_back_or_refuses_is_known_by_its_new_id(
+    autojump_clock,
+):
     question = {"jsonrpc": "2.0", "id": "q1", "method": "roots/list"}
     refused = ("<", {"jsonrpc": "2.0", "id": "q1", "error": {"code": 1}})
-    recorded = trace(asks(1), ("<", question), notes("notifications/cancelled", requestId="q1"), refused)
+    recorded = trace(
+        asks(1),
+        ("<", question),
+        notes("notifications/cancelled", requestId="q1"),
+        refused,
+    )
     says = [
         ("<", {**question, "id": 5}),
         notes("notifications/cancelled", requestId=5),
@@ -307,7 +407,9 @@ async def test_what_the_server_takes_back_or_refuses_is_known_by_its_new_id(auto
     assert await found(recorded, says) == []
 
 
-async def test_cursors_and_states_may_be_other_ones_which_the_client_repeats(autojump_clock):
+async def test_cursors_and_states_may_be_other_ones_which_the_client_repeats(
+    autojump_clock,
+):
     recorded = trace(
         asks(1, "tools/list"),
         answers(1, nextCursor="old"),
@@ -316,7 +418,12 @@ async def test_cursors_and_states_may_be_other_ones_which_the_client_repeats(aut
         asks(3, "tools/call", requestState="s", other="s"),
         answers(3),
     )
-    done, link = await run(recorded, [answers(1, nextCursor="new")], [answers(2, requestState="t")], [answers(3)])
+    done, link = await run(
+        recorded,
+        [answers(1, nextCursor="new")],
+        [answers(2, requestState="t")],
+        [answers(3)],
+    )
     assert done.findings == []
     sent = [msgspec.json.decode(one.message)["params"] for one in link.sent]
     assert sent == [{}, {"cursor": "new"}, {"requestState": "t", "other": "s"}]
@@ -332,10 +439,13 @@ async def test_what_the_header_says_may_differ(autojump_clock):
         answers(1, serverInfo={"version": "1"}, a=[{"t": 1}]),
         ignore=["/result/serverInfo/version", "/result/a/*/t"],
     )
-    assert await found(recorded, [answers(1, serverInfo={"version": "2"}, a=[{"t": 2}])]) == []
-    assert await found(recorded, [answers(1, serverInfo={"version": "2"}, a=[{"u": 2}])]) == [
-        (3, "$.result.a[0].u was not expected")
-    ]
+    assert (
+        await found(recorded, [answers(1, serverInfo={"version": "2"}, a=[{"t": 2}])])
+        == []
+    )
+    assert await found(
+        recorded, [answers(1, serverInfo={"version": "2"}, a=[{"u": 2}])]
+    ) == [(3, "$.result.a[0].u was not expected")]
 
 
 # What is wrong
@@ -350,20 +460,28 @@ async def test_an_answer_that_comes_twice_is_told(autojump_clock):
 
 async def test_what_comes_behind_the_last_line_is_told(autojump_clock):
     recorded = trace(asks(1), answers(1))
-    [(number, what)] = await found(recorded, [answers(1), notes("notifications/message", data="more")])
+    [(number, what)] = await found(
+        recorded, [answers(1), notes("notifications/message", data="more")]
+    )
     assert number == 3
-    assert what.startswith("notifications/message came, which the trace does not have: {")
+    assert what.startswith(
+        "notifications/message came, which the trace does not have: {"
+    )
 
 
 async def test_garbage_is_told_where_the_trace_has_none(autojump_clock):
-    assert await found(trace(asks(1), answers(1)), [("<", b"Traceback!"), answers(1)]) == [
-        (2, "what is no JSON came, which the trace does not have: Traceback!")
-    ]
-    assert await found(trace(asks(1), ("<", b"Traceback!")), [("<", b"Traceback?")]) == [(3, "$")]
+    assert await found(
+        trace(asks(1), answers(1)), [("<", b"Traceback!"), answers(1)]
+    ) == [(2, "what is no JSON came, which the trace does not have: Traceback!")]
+    assert await found(
+        trace(asks(1), ("<", b"Traceback!")), [("<", b"Traceback?")]
+    ) == [(3, "$")]
 
 
 async def test_a_method_that_is_no_text_is_told(autojump_clock):
-    [(_, what)] = await found(trace(asks(1), answers(1)), [("<", {"method": 5}), answers(1)])
+    [(_, what)] = await found(
+        trace(asks(1), answers(1)), [("<", {"method": 5}), answers(1)]
+    )
     assert what == '5 came, which the trace does not have: {"method": 5}'
 
 
@@ -389,15 +507,21 @@ async def test_what_does_not_come_is_named_as_it_was_recorded(autojump_clock):
         (">", {"jsonrpc": "2.0", "id": 7, "result": {}}),
         notes("notifications/cancelled", requestId=5),
     )
-    came = await found(recorded, [("<", {"jsonrpc": "2.0", "id": 5, "method": "ping"})], [])
+    came = await found(
+        recorded, [("<", {"jsonrpc": "2.0", "id": 5, "method": "ping"})], []
+    )
     assert came == [(5, "notifications/cancelled about 5 did not come within 10 s")]
 
 
-async def test_a_server_may_end_after_the_last_line_or_where_the_trace_has_it(autojump_clock):
+async def test_a_server_may_end_after_the_last_line_or_where_the_trace_has_it(
+    autojump_clock,
+):
     recorded = trace(asks(1), answers(1), (">", END), ("<", END))
     assert await found(recorded, [answers(1)], [("<", END)]) == []
     assert await found(trace(asks(1), answers(1)), [answers(1), ("<", END)]) == []
-    assert await found(recorded, [answers(1)], []) == [(5, "the end did not come within 10 s")]
+    assert await found(recorded, [answers(1)], []) == [
+        (5, "the end did not come within 10 s")
+    ]
 
 
 async def test_the_end_of_the_input_may_bring_answers_that_were_owed(autojump_clock):
@@ -408,7 +532,10 @@ async def test_the_end_of_the_input_may_bring_answers_that_were_owed(autojump_cl
 
     for recorded, expected in (
         (trace(asks(1)), []),
-        (trace(asks(1), tells("notifications/cancelled", requestId=1)), ["the answer to 1 came"]),
+        (
+            trace(asks(1), tells("notifications/cancelled", requestId=1)),
+            ["the answer to 1 came"],
+        ),
     ):
         done = Replay(recorded, "stdio", LINE_BY_LINE, 10)
         await done.through(Listening())
@@ -477,7 +604,11 @@ def opening():
         "capabilities": {"tools": {"listChanged": True}, "logging": {}},
         "serverInfo": {"name": "small", "version": "1"},
     }
-    return [asks(0, "initialize", **INITIALIZE), answers(0, **result), tells("notifications/initialized")]
+    return [
+        asks(0, "initialize", **INITIALIZE),
+        answers(0, **result),
+        tells("notifications/initialized"),
+    ]
 
 
 def content(text):
@@ -499,14 +630,33 @@ def counting():
 def asking():
     question = {
         "message": "Who?",
-        "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+        "requestedSchema": {
+            "type": "object",
+            "properties": {"name": {"type": "string"}},
+            "required": ["name"],
+        },
         "mode": "form",
     }
     return trace(
         *opening(),
         asks(1, name="greet", arguments={}),
-        ("<", {"jsonrpc": "2.0", "id": "theirs", "method": "elicitation/create", "params": question}),
-        (">", {"jsonrpc": "2.0", "id": "theirs", "result": {"action": "accept", "content": {"name": "Ada"}}}),
+        (
+            "<",
+            {
+                "jsonrpc": "2.0",
+                "id": "theirs",
+                "method": "elicitation/create",
+                "params": question,
+            },
+        ),
+        (
+            ">",
+            {
+                "jsonrpc": "2.0",
+                "id": "theirs",
+                "result": {"action": "accept", "content": {"name": "Ada"}},
+            },
+        ),
         answers(1, **content("Hello Ada")),
     )
 
@@ -531,14 +681,23 @@ async def test_a_difference_is_found_on_each_transport(over):
 async def test_a_stateless_trace_is_sent_over_http_with_the_heads_that_it_wants():
     meta = {
         f"io.modelcontextprotocol/{key}": value
-        for key, value in {"protocolVersion": STATELESS, "clientCapabilities": {}}.items()
+        for key, value in {
+            "protocolVersion": STATELESS,
+            "clientCapabilities": {},
+        }.items()
     }
     result = {
         "resultType": "complete",
         **content("to 0"),
-        "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "small", "version": "1"}},
+        "_meta": {
+            "io.modelcontextprotocol/serverInfo": {"name": "small", "version": "1"}
+        },
     }
-    recorded = trace(asks(1, name="count", arguments={"to": 0}, _meta=meta), answers(1, **result), revision=STATELESS)
+    recorded = trace(
+        asks(1, name="count", arguments={"to": 0}, _meta=meta),
+        answers(1, **result),
+        revision=STATELESS,
+    )
     done = await replay(recorded, make_server(), "http")
     assert list(map(told, done.findings)) == []
 
@@ -555,12 +714,19 @@ async def test_over_http_nothing_overtakes_a_notification(nursery):
                 if seen[-1] == "slow":
                     await trio.testing.wait_all_tasks_blocked(0.01)
                     assert seen == ["slow"]
-                    await stream.send_all(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
+                    await stream.send_all(
+                        b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
+                    )
                 else:
                     answer = json.dumps(answers(1)[1]).encode()
-                    await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(answer), answer))
+                    await stream.send_all(
+                        b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b"
+                        % (len(answer), answer)
+                    )
 
-    [listener] = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
+    [listener] = await nursery.start(
+        partial(trio.serve_tcp, serve, 0, host="127.0.0.1")
+    )
     url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/"
     done = await replay(trace(tells("slow"), asks(1, "quick"), answers(1)), url, "http")
     assert list(map(told, done.findings)) == []
@@ -569,15 +735,32 @@ async def test_over_http_nothing_overtakes_a_notification(nursery):
 
 # HTTP as it was recorded
 
-ACCEPT = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+ACCEPT = {
+    "content-type": "application/json",
+    "accept": "application/json, text/event-stream",
+}
 
 
-def exchange(stream, what, answer, *, method="POST", status=200, headers=None, session="recorded", **sent):
+def exchange(
+    stream,
+    what,
+    answer,
+    *,
+    method="POST",
+    status=200,
+    headers=None,
+    session="recorded",
+    **sent,
+):
     head = Http(
-        method=method, path="/mcp", headers={**ACCEPT, **({"mcp-session-id": session} if session else {}), **sent}
+        method=method,
+        path="/mcp",
+        headers={**ACCEPT, **({"mcp-session-id": session} if session else {}), **sent},
     )
     asked = (
-        line("client", what, stream=stream, http=head) if what else Line(t=0, sender="client", stream=stream, http=head)
+        line("client", what, stream=stream, http=head)
+        if what
+        else Line(t=0, sender="client", stream=stream, http=head)
     )
     reply = Http(status=status, headers=headers or {})
     return [
@@ -592,7 +775,13 @@ def over_http(*lines):
     ask, reply, tell = (what for _, what in opening())
     json_headers = {"content-type": "application/json"}
     return trace(
-        *exchange(1, ask, reply, headers={**json_headers, "mcp-session-id": "recorded"}, session=""),
+        *exchange(
+            1,
+            ask,
+            reply,
+            headers={**json_headers, "mcp-session-id": "recorded"},
+            session="",
+        ),
         *exchange(2, tell, None, status=202),
         *lines,
         *exchange(9, None, None, method="DELETE", status=204),
@@ -601,19 +790,37 @@ def over_http(*lines):
 
 
 async def test_http_is_replayed_as_it_was_recorded_with_the_new_session():
-    listening = exchange(3, None, None, method="GET", headers={"content-type": "text/event-stream"})
-    priming = Line(t=0, sender="server", stream=3, event={"id": "recorded-0", "data": ""})
+    listening = exchange(
+        3, None, None, method="GET", headers={"content-type": "text/event-stream"}
+    )
+    priming = Line(
+        t=0, sender="server", stream=3, event={"id": "recorded-0", "data": ""}
+    )
     closed = Line(t=0, sender="client", stream=3, ends=True)
-    pinged = exchange(4, asks(5, "ping")[1], answers(5)[1], headers={"content-type": "application/json"})
-    done = await replay(over_http(*listening, priming, *pinged, closed), make_server(), "http")
+    pinged = exchange(
+        4,
+        asks(5, "ping")[1],
+        answers(5)[1],
+        headers={"content-type": "application/json"},
+    )
+    done = await replay(
+        over_http(*listening, priming, *pinged, closed), make_server(), "http"
+    )
     assert list(map(told, done.findings)) == []
 
 
 async def test_a_url_is_asked_under_its_own_path(nursery):
     server = make_server()
-    pinged = exchange(4, asks(5, "ping")[1], answers(5)[1], headers={"content-type": "application/json"})
+    pinged = exchange(
+        4,
+        asks(5, "ping")[1],
+        answers(5)[1],
+        headers={"content-type": "application/json"},
+    )
     async with server.running():
-        start = partial(serve_http, server, "127.0.0.1", 0, stopping=trio.Event(), path="/v2/mcp")
+        start = partial(
+            serve_http, server, "127.0.0.1", 0, stopping=trio.Event(), path="/v2/mcp"
+        )
         [(host, port)] = await nursery.start(start)
         done = await replay(over_http(*pinged), f"http://{host}:{port}/v2/mcp", "http")
     assert list(map(told, done.findings)) == []
@@ -626,8 +833,18 @@ async def test_a_stream_of_events_has_its_head_its_events_and_its_end():
     )  # fmt: skip
     events = [
         Line(t=0, sender="server", stream=3, event={"id": "x-0", "data": ""}),
-        line("server", progress(1, 1)[1], stream=3, event={"id": "x-1", "event": "message"}),
-        line("server", answers(5, **content("to 1"))[1], stream=3, event={"id": "x-2", "event": "message"}),
+        line(
+            "server",
+            progress(1, 1)[1],
+            stream=3,
+            event={"id": "x-1", "event": "message"},
+        ),
+        line(
+            "server",
+            answers(5, **content("to 1"))[1],
+            stream=3,
+            event={"id": "x-2", "event": "message"},
+        ),
         Line(t=0, sender="server", stream=3, ends=True),
     ]
     done = await replay(over_http(asked, head, *events), make_server(), "http")
@@ -636,7 +853,11 @@ async def test_a_stream_of_events_has_its_head_its_events_and_its_end():
 
 async def test_statuses_and_the_headers_that_were_recorded_are_compared():
     wrong = exchange(
-        3, asks(5, "ping")[1], answers(5)[1], status=201, headers={"content-type": "text/plain", "allow": "x"}
+        3,
+        asks(5, "ping")[1],
+        answers(5)[1],
+        status=201,
+        headers={"content-type": "text/plain", "allow": "x"},
     )
     done = await replay(over_http(*wrong), make_server(), "http")
     seen = [(finding.line, finding.what, told(finding)[1]) for finding in done.findings]
@@ -661,11 +882,20 @@ async def test_what_is_no_http_is_sent_as_it_was():
 
 async def test_several_connections_of_a_websocket_are_kept_apart():
     def on(stream, lines):
-        return [msgspec.structs.replace(one, stream=stream) for one in trace(*lines).lines]
+        return [
+            msgspec.structs.replace(one, stream=stream) for one in trace(*lines).lines
+        ]
 
     session = [*opening(), asks(1, "ping"), answers(1)]
     first, second = on(msgspec.UNSET, session), on(2, session)
-    recorded = trace(*first[:3], *second[:3], *second[3:], line("client", END, stream=2), *first[3:], transport="ws")
+    recorded = trace(
+        *first[:3],
+        *second[:3],
+        *second[3:],
+        line("client", END, stream=2),
+        *first[3:],
+        transport="ws",
+    )
     done = await replay(recorded, make_server(), "ws")
     assert list(map(told, done.findings)) == []
 
@@ -687,32 +917,54 @@ def command(script):
 async def test_a_process_that_dies_is_told_with_its_exit_code():
     done = await replay(trace(asks(1), answers(1)), command("dies"), "stdio")
     assert list(map(told, done.findings)) == [
-        (3, "the answer to 1 never came: the server has ended the conversation (its process ended with exit code 3)")
+        (
+            3,
+            "the answer to 1 never came: the server has ended the conversation (its process ended with exit code 3)",
+        )
     ]
 
 
 async def test_a_process_that_hangs_is_told_and_ended():
-    done = await replay(trace(asks(1), answers(1)), command("hangs"), "stdio", timeout=0.05)
-    assert list(map(told, done.findings)) == [(3, "the answer to 1 did not come within 0.05 s")]
+    done = await replay(
+        trace(asks(1), answers(1)), command("hangs"), "stdio", timeout=0.05
+    )
+    assert list(map(told, done.findings)) == [
+        (3, "the answer to 1 did not come within 0.05 s")
+    ]
 
 
 async def test_a_process_that_babbles_is_told():
     done = await replay(trace(asks(1), answers(1)), command("babbles"), "stdio")
-    assert told(done.findings[0]) == (2, "what is no JSON came, which the trace does not have: Hello!")
+    assert told(done.findings[0]) == (
+        2,
+        "what is no JSON came, which the trace does not have: Hello!",
+    )
 
 
 @pytest.mark.parametrize(
     ("target", "over", "problem"),
     [
-        (["/no/such/program"], "stdio", "/no/such/program cannot be started: No such file or directory"),
-        ("http://127.0.0.1:1/mcp", "http", "all attempts to connect to 127.0.0.1:1 failed"),
-        ("http://127.0.0.1:1/sse", "sse", "all attempts to connect to 127.0.0.1:1 failed"),
+        (
+            ["/no/such/program"],
+            "stdio",
+            "/no/such/program cannot be started: No such file or directory",
+        ),
+        (
+            "http://127.0.0.1:1/mcp",
+            "http",
+            "all attempts to connect to 127.0.0.1:1 failed",
+        ),
+        (
+            "http://127.0.0.1:1/sse",
+            "sse",
+            "all attempts to connect to 127.0.0.1:1 failed",
+        ),
         ("ws://127.0.0.1:1/mcp", "ws", "all attempts to connect to 127.0.0.1:1 failed"),
         ("no_such_file.py", "stdio", "no_such_file.py: there is no such file"),
     ],
 )
 async def test_a_target_that_cannot_be_run_is_a_problem(target, over, problem):
-    with pytest.raises((Problem, OSError)) as raised:
+    with pytest.raises((UsageError, OSError)) as raised:
         await replay(trace(asks(1), answers(1)), target, over)
     assert str(raised.value).startswith(problem)
 
@@ -750,7 +1002,15 @@ def counted(number, **header):
     ask, reply, tell = opening()
     reply[1]["result"]["serverInfo"]["name"] = "counter"
     call = asks(1, name="count", arguments={})
-    return trace(ask, reply, tell, call, answers(1, **content(f"asked {number}")), server="counter.py", **header)
+    return trace(
+        ask,
+        reply,
+        tell,
+        call,
+        answers(1, **content(f"asked {number}")),
+        server="counter.py",
+        **header,
+    )
 
 
 async def test_a_server_is_loaded_anew_for_each_replay(folder):
@@ -781,17 +1041,25 @@ async def test_only_the_transports_that_are_asked_for(folder):
     ]
 
 
-@pytest.mark.parametrize("server", ["", "npx thing", "https://x.org/", "no_such.py", "/bin/sh"])
+@pytest.mark.parametrize(
+    "server", ["", "npx thing", "https://x.org/", "no_such.py", "/bin/sh"]
+)
 async def test_a_trace_chooses_no_command_and_no_url(folder, server):
     recorded = counted(1)
     recorded.header.server = server
     runs.write(Path("one.jsonl"), recorded)
     [result] = await runs.replay_all([Path("one.jsonl")], None)
-    what = f"was recorded from {server!r}, which is neither a file here nor a module" if server else "names no server"
+    what = (
+        f"was recorded from {server!r}, which is neither a file here nor a module"
+        if server
+        else "names no server"
+    )
     assert result.problems == [f"one.jsonl: {what}; give a target"]
 
 
-async def test_a_bad_trace_and_a_bad_server_are_told_and_the_others_are_replayed(folder):
+async def test_a_bad_trace_and_a_bad_server_are_told_and_the_others_are_replayed(
+    folder,
+):
     Path("bad.jsonl").write_text("{}\n")
     Path("broken.py").write_text("1 / 0\n")
     broken = counted(1, over=["stdio"], paced=True)
@@ -799,9 +1067,12 @@ async def test_a_bad_trace_and_a_bad_server_are_told_and_the_others_are_replayed
     runs.write(Path("broken.jsonl"), broken)
     results = await runs.replay_all(runs.files([folder]), None)
     problems = [problem for result in results for problem in result.problems]
-    assert problems[0].endswith("bad.jsonl:1: no header of a trace: Object missing required field `mcp_trace`")
+    assert problems[0].endswith(
+        "bad.jsonl:1: no header of a trace: Object missing required field `mcp_trace`"
+    )
     assert (
-        "broken.jsonl: could not be replayed over stdio: broken.py cannot be imported: ZeroDivisionError" in problems[1]
+        "broken.jsonl: could not be replayed over stdio: broken.py cannot be imported: ZeroDivisionError"
+        in problems[1]
     )
     assert runs.summary(results).startswith(
         "3 traces, 6 replays, 30 messages, no differences, 2 traces could not be run"
@@ -810,7 +1081,9 @@ async def test_a_bad_trace_and_a_bad_server_are_told_and_the_others_are_replayed
 
 async def test_an_update_rewrites_what_differs_and_keeps_what_may(folder):
     recorded = counted(7, ignore=["/result/serverInfo/name"])
-    recorded.lines[1] = line("server", {**msgspec.json.decode(recorded.lines[1].message), "gone": True})
+    recorded.lines[1] = line(
+        "server", {**msgspec.json.decode(recorded.lines[1].message), "gone": True}
+    )
     extra = line("server", notes("notifications/message", data="never")[1])
     ended = asks(2, "ping")
     recorded.lines[1:1] = [extra]
@@ -819,7 +1092,9 @@ async def test_an_update_rewrites_what_differs_and_keeps_what_may(folder):
     message["result"]["serverInfo"]["name"] = "another"
     recorded.lines[2] = line("server", message)
     runs.write(Path("one.jsonl"), recorded)
-    [result] = await runs.replay_all([Path("one.jsonl")], None, timeout=0.3, patient=True)
+    [result] = await runs.replay_all(
+        [Path("one.jsonl")], None, timeout=0.3, patient=True
+    )
     assert runs.update(result)
     updated = read(Path("one.jsonl"))
     [opened] = [one for one in updated.lines if b"serverInfo" in bytes(one.message)]
@@ -842,7 +1117,9 @@ async def test_an_update_rewrites_what_differs_and_keeps_what_may(folder):
 
 
 async def test_an_update_keeps_what_the_server_had_chosen(folder):
-    recorded = trace(asks(1), answers(1, nextCursor="old", x=1), asks(2, cursor="old"), answers(2))
+    recorded = trace(
+        asks(1), answers(1, nextCursor="old", x=1), asks(2, cursor="old"), answers(2)
+    )
     done, _ = await run(recorded, [answers(1, nextCursor="new", x=2)], [answers(2)])
     lines = [msgspec.json.decode(one.message) for one in done.updated().lines]
     assert lines[1]["result"] == {"nextCursor": "old", "x": 2}
@@ -858,10 +1135,14 @@ async def test_what_came_to_no_end_is_not_updated(folder):
 
 async def test_what_differs_from_one_replay_to_the_next_is_found_and_ignored(folder):
     recorded = counted(1)
-    items = {"items": [{"id": "recorded", "name": "a"}, {"id": "recorded", "name": "b"}]}
+    items = {
+        "items": [{"id": "recorded", "name": "a"}, {"id": "recorded", "name": "b"}]
+    }
     recorded.lines[3:] = trace(
         asks(1, name="process", arguments={}),
-        answers(1, content=content(json.dumps(items))["content"], structuredContent=items),
+        answers(
+            1, content=content(json.dumps(items))["content"], structuredContent=items
+        ),
     ).lines
     runs.write(Path("one.jsonl"), recorded)
     [first] = await runs.replay_all([Path("one.jsonl")], None, patient=True)
@@ -871,7 +1152,9 @@ async def test_what_differs_from_one_replay_to_the_next_is_found_and_ignored(fol
         "/result/content/*/text",
         "/result/structuredContent/items/*/id",
     ]
-    assert read(Path("one.jsonl")).header.ignore == [difference.pointer for difference in unstable]
+    assert read(Path("one.jsonl")).header.ignore == [
+        difference.pointer for difference in unstable
+    ]
     [result] = await runs.replay_all([Path("one.jsonl")], None)
     assert list(runs.told(result)) == []
     assert runs.stabilise(result, result) == []
@@ -884,7 +1167,9 @@ async def test_replay_for_ones_own_tests_raises_what_differs(folder):
     runs.write(Path("two.jsonl"), counted(2))
     await assert_same("one.jsonl", "counter.py")
     await assert_same(Path("one.jsonl"), "counter.py", over="ws")
-    with pytest.raises(AssertionError, match=r"two.jsonl:6: \$.result.content\[0\].text \(stdio\)"):
+    with pytest.raises(
+        AssertionError, match=r"two.jsonl:6: \$.result.content\[0\].text \(stdio\)"
+    ):
         await assert_same("two.jsonl", "counter.py")
     runs.write(Path("three.jsonl"), counting())
     await assert_same("three.jsonl", make_server())

@@ -15,7 +15,18 @@ from oracle import Oracle, needs_spec
 from seed_examples import needs_seeds
 from test_seeds import ANY_TEXT, contains, kind, with_any_text
 from traces.everything import scenarios
-from traces.playing import ALL, DEMO, FOLDER, LATEST, NEWEST, ROOT, TABLES, VENDOR, Scenario, played
+from traces.playing import (
+    ALL,
+    DEMO,
+    FOLDER,
+    LATEST,
+    NEWEST,
+    ROOT,
+    TABLES,
+    VENDOR,
+    Scenario,
+    played,
+)
 
 from mcp_trio.protocol.revisions import Revision
 from mcp_trio.trace.format import Line, Trace, read
@@ -27,7 +38,10 @@ FILES = sorted(FOLDER.rglob("*.jsonl"))
 MADE = [path for path in FILES if path.parent.name != "clients"]
 HOSTILE = [path for path in MADE if path.parent.name == "hostile"]
 MASKED = {"/result/content/0/text", "/result/toolResult", "/error/message"}
-VERSION = {"/result/serverInfo/version", "/result/_meta/io.modelcontextprotocol~1serverInfo/version"}
+VERSION = {
+    "/result/serverInfo/version",
+    "/result/_meta/io.modelcontextprotocol~1serverInfo/version",
+}
 
 
 def short(path: Path) -> str:
@@ -91,13 +105,23 @@ def test_after_anything_hostile_the_server_still_serves(path: Path) -> None:
 @each_made
 def test_only_what_is_volatile_is_ignored(path: Path) -> None:
     header = trace_in(path).header
-    own = VERSION if header.server == DEMO else MASKED if path.stem == "error-masked" else set()
+    own = (
+        VERSION
+        if header.server == DEMO
+        else MASKED
+        if path.stem == "error-masked"
+        else set()
+    )
     assert set(header.ignore) <= own
 
 
 def test_the_demo_servers_weather_is_told_in_several_traces() -> None:
-    telling = [path for path in MADE if b"Conditions: Partly cloudy" in path.read_bytes()]
-    assert len([path for path in telling if trace_in(path).header.server == DEMO]) >= len(ALL)
+    telling = [
+        path for path in MADE if b"Conditions: Partly cloudy" in path.read_bytes()
+    ]
+    assert len(
+        [path for path in telling if trace_in(path).header.server == DEMO]
+    ) >= len(ALL)
 
 
 # Every method of every revision
@@ -105,18 +129,27 @@ def test_the_demo_servers_weather_is_told_in_several_traces() -> None:
 
 def asked_in_results(message: Json) -> list[Json]:
     result = message.get("result")
-    return list(result["inputRequests"].values()) if isinstance(result, dict) and "inputRequests" in result else []
+    return (
+        list(result["inputRequests"].values())
+        if isinstance(result, dict) and "inputRequests" in result
+        else []
+    )
 
 
 def spoken(revision: type[Revision]) -> dict[str, set[Any]]:
     """The methods in the traces of a revision, by the tables in which a revision has them."""
     found: dict[str, set[Any]] = defaultdict(set)
     for path in (FOLDER / revision.name).glob("*.jsonl"):
-        for sender, asking, telling in (("client", "requests", "notifications"), ("server", "asks", "tells")):
+        for sender, asking, telling in (
+            ("client", "requests", "notifications"),
+            ("server", "asks", "tells"),
+        ):
             for message in messages(trace_in(path), sender):
                 if "method" in message:
                     found[asking if "id" in message else telling].add(message["method"])
-                found["asks"] |= {question["method"] for question in asked_in_results(message)}
+                found["asks"] |= {
+                    question["method"] for question in asked_in_results(message)
+                }
     return found
 
 
@@ -124,7 +157,9 @@ def spoken(revision: type[Revision]) -> dict[str, set[Any]]:
 def test_each_method_of_a_revision_has_its_trace(revision: type[Revision]) -> None:
     found = spoken(revision)
     tables = ("requests", "notifications", "asks", "tells")
-    assert {table: getattr(revision, table) - found[table] for table in tables} == {table: set() for table in tables}
+    assert {table: getattr(revision, table) - found[table] for table in tables} == {
+        table: set() for table in tables
+    }
 
 
 # Every example of every seed
@@ -133,7 +168,13 @@ def test_each_method_of_a_revision_has_its_trace(revision: type[Revision]) -> No
 def values(value: Any) -> Iterator[Any]:
     """A value and all that is in it."""
     yield value
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    inner = (
+        value.values()
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, list)
+        else ()
+    )
     for one in inner:
         yield from values(one)
 
@@ -143,14 +184,30 @@ def said_of_seed(number: int) -> list[Json]:
     """Every object in what is said in the traces of a seed."""
     name = f"seed_{number:03}"
     traces = [trace_in(path) for path in MADE if name in trace_in(path).header.server]
-    said = [message for trace in traces for sender in ("client", "server") for message in messages(trace, sender)]
-    return [value for message in said for value in values(message) if isinstance(value, dict)]
+    said = [
+        message
+        for trace in traces
+        for sender in ("client", "server")
+        for message in messages(trace, sender)
+    ]
+    return [
+        value
+        for message in said
+        for value in values(message)
+        if isinstance(value, dict)
+    ]
 
 
 def shows(said: Json, example: Json) -> bool:
     if kind(example) == "capability":
-        return "capabilities" in said and "serverInfo" in said and contains(said, example)
-    texts = [item.get("text") for item in example["content"]] if kind(example) == "result" else []
+        return (
+            "capabilities" in said and "serverInfo" in said and contains(said, example)
+        )
+    texts = (
+        [item.get("text") for item in example["content"]]
+        if kind(example) == "result"
+        else []
+    )
     if ANY_TEXT in texts and isinstance(said.get("content"), list):
         said = with_any_text(said)
     return said == example
@@ -191,14 +248,20 @@ class Judges:
 
     def sent(self, message: Any) -> None:
         for part in parts(message):
-            if isinstance(part, dict) and ("method" in part or ("result" in part) == ("error" in part)):
+            if isinstance(part, dict) and (
+                "method" in part or ("result" in part) == ("error" in part)
+            ):
                 revision = NEWEST if declares(part) else self._session or LATEST
                 self._asked[json.dumps(part.get("id"))].append(revision)
-                self._oracle(revision).sent_by_client({"id": part.get("id"), "method": part.get("method")})
+                self._oracle(revision).sent_by_client(
+                    {"id": part.get("id"), "method": part.get("method")}
+                )
 
     def received(self, line: Line, message: Any) -> None:
         if line.event and "id" in line.event:
-            if line.event["id"] in self._events:  # it comes again, to who has come back for it
+            if (
+                line.event["id"] in self._events
+            ):  # it comes again, to who has come back for it
                 return
             self._events.add(line.event["id"])
         self.problems += self._oracle(self._revision_of(message, line)).check(message)
@@ -208,11 +271,21 @@ class Judges:
 
     def _revision_of(self, message: Any, line: Line) -> str:
         if isinstance(message, dict) and "method" not in message:
-            if asked := self._asked[json.dumps(message.get("id"))] if "id" in message else []:
+            if (
+                asked := self._asked[json.dumps(message.get("id"))]
+                if "id" in message
+                else []
+            ):
                 return asked.pop(0)
-            if line.http and "id" not in message:  # the page on HTTP: the body of a refusal has no id
+            if (
+                line.http and "id" not in message
+            ):  # the page on HTTP: the body of a refusal has no id
                 return LATEST
-        return self._session or (self._header if isinstance(message, dict) and "method" in message else LATEST)
+        return self._session or (
+            self._header
+            if isinstance(message, dict) and "method" in message
+            else LATEST
+        )
 
 
 def problems_in(trace: Trace) -> list[str]:
@@ -238,7 +311,9 @@ def declares(request: Json) -> bool:
     """Whether a request says its revision itself."""
     params = request.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
-    return isinstance(meta, dict) and isinstance(meta.get(VENDOR + "protocolVersion"), str)
+    return isinstance(meta, dict) and isinstance(
+        meta.get(VENDOR + "protocolVersion"), str
+    )
 
 
 @needs_spec
@@ -251,12 +326,18 @@ def test_the_oracle_agrees_with_what_the_server_says(path: Path) -> None:
 
 
 def test_each_trace_has_a_scenario() -> None:
-    assert {short(scenario.path) for scenario in scenarios()} == {short(path) for path in MADE}
+    assert {short(scenario.path) for scenario in scenarios()} == {
+        short(path) for path in MADE
+    }
 
 
-@pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: short(scenario.path))
+@pytest.mark.parametrize(
+    "scenario", scenarios(), ids=lambda scenario: short(scenario.path)
+)
 async def test_a_trace_that_is_made_again_is_the_same(scenario: Scenario) -> None:
-    assert (await played(scenario)).dump().decode() == scenario.path.read_text(encoding="utf-8")
+    assert (await played(scenario)).dump().decode() == scenario.path.read_text(
+        encoding="utf-8"
+    )
 
 
 async def differences(trace: Trace, over: Any, way: str) -> list[Any]:
@@ -274,7 +355,9 @@ async def test_a_trace_replays(path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.slow
 @each_file
-async def test_a_trace_replays_over_every_transport(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_trace_replays_over_every_transport(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)
     trace = trace_in(path)
     for over in holds_on(trace):

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from mcp_trio.server.offers import UriTemplate
+from mcp_trio.server.features.uri_template import UriTemplate
 
 MATCHES: list[tuple[str, str, dict[str, str] | None]] = [
     ("a://b", "a://b", {}),
@@ -48,7 +48,17 @@ def test_matching(template: str, uri: str, wanted: dict[str, str] | None) -> Non
 
 @pytest.mark.parametrize(
     "template",
-    ["a://{x", "a://x}", "a://{}", "a://{x}{y}", "a://{x}/{x}", "a://{?x}", "a://{x*}", "a://{{x}}", "a://{x,y}"],
+    [
+        "a://{x",
+        "a://x}",
+        "a://{}",
+        "a://{x}{y}",
+        "a://{x}/{x}",
+        "a://{?x}",
+        "a://{x*}",
+        "a://{{x}}",
+        "a://{x,y}",
+    ],
 )
 def test_a_template_that_cannot_be_matched_is_refused(template: str) -> None:
     with pytest.raises(ValueError, match=r"resource 'a://.*': "):
@@ -59,9 +69,17 @@ SIZE = 50_000
 
 
 @pytest.mark.parametrize(
-    "template", ["a://{x}/{y}", "a://{+x}/b/{+y}/c", "a://{a}-{b}-{c}-{d}-{e}-{f}", "a://{+a}aab{+b}aab{+c}aab"]
+    "template",
+    [
+        "a://{x}/{y}",
+        "a://{+x}/b/{+y}/c",
+        "a://{a}-{b}-{c}-{d}-{e}-{f}",
+        "a://{+a}aab{+b}aab{+c}aab",
+    ],
 )
-@pytest.mark.parametrize("filling", ["a", "/", "-", "a/", "%", "%41", "aa", "é", "/b", "a-"])
+@pytest.mark.parametrize(
+    "filling", ["a", "/", "-", "a/", "%", "%41", "aa", "é", "/b", "a-"]
+)
 def test_a_long_uri_takes_no_long_time(template: str, filling: str) -> None:
     uri = "a://" + (filling * SIZE)[:SIZE]
     matcher = UriTemplate(template)

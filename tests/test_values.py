@@ -8,8 +8,8 @@ import pytest
 from msgspec import to_builtins
 
 from mcp_trio import Server
-from mcp_trio.loading import Problem
-from mcp_trio.values import arguments, named
+from mcp_trio.cli.arguments import arguments, named
+from mcp_trio.load_spec import UsageError
 
 server = Server("a")
 
@@ -52,11 +52,14 @@ async def everything(
 
 
 @server.tool
-async def wants(first: int, second: str, third: Literal["a", "b"], fourth: str = "") -> None: ...
+async def wants(
+    first: int, second: str, third: Literal["a", "b"], fourth: str = ""
+) -> None: ...
 
 
 TOOLS = {
-    name: {"name": name, "inputSchema": to_builtins(tool.listed.input_schema)} for name, tool in server.tools.items()
+    name: {"name": name, "inputSchema": to_builtins(tool.listed.input_schema)}
+    for name, tool in server.tools.items()
 }
 INNER = {"properties": {"x": {}, "y": {}}, "additionalProperties": False}
 TOOLS["closed"] = {"name": "closed", "inputSchema": {"properties": {"at": INNER}}}
@@ -112,42 +115,68 @@ READ = {
 
 @pytest.mark.parametrize(("line", "read"), READ.items(), ids=READ)
 def test_values_are_read_as_the_schema_has_them(line, read):
-    pairs = [line] if "{" in line and " " in line and line.count("=") == 1 else line.split()
+    pairs = (
+        [line] if "{" in line and " " in line and line.count("=") == 1 else line.split()
+    )
     found = arguments(TOOLS["everything"], pairs)
     assert found == read
     assert repr(found) == repr(read)  # 1 is not True
 
 
 WRONG = {
-    "no pair": ("everything", "hello", "'hello' is not KEY=VALUE; the arguments of everything are text, whole,"),
+    "no pair": (
+        "everything",
+        "hello",
+        "'hello' is not KEY=VALUE; the arguments of everything are text, whole,",
+    ),
     "unknown": (
         "wants",
         "frist=1",
         "wants has no argument 'frist' (did you mean first?); its arguments are first, sec",
     ),
-    "unknown within": ("closed", "at.z=1", "has no argument 'at.z'; its arguments are x, y"),
+    "unknown within": (
+        "closed",
+        "at.z=1",
+        "has no argument 'at.z'; its arguments are x, y",
+    ),
     "missing": ("wants", "second=a", "wants wants first=INTEGER third=A|B"),
     "no integer": ("everything", "whole=many", "whole=many: integer is wanted"),
     "a part": ("everything", "whole=1.5", "whole=1.5: integer is wanted"),
     "no number": ("everything", "number=many", "number=many: number is wanted"),
     "no boolean": ("everything", "flag=1", "flag=1: boolean is wanted"),
     "neither": ("everything", "maybe=many", "maybe=many: integer or null is wanted"),
-    "no choice": ("everything", "units=metrik", "units=metrik: metric or imperial is wanted (did you mean metric?)"),
+    "no choice": (
+        "everything",
+        "units=metrik",
+        "units=metrik: metric or imperial is wanted (did you mean metric?)",
+    ),
     "no such number": ("everything", "size=4", "size=4: 1 or 2 or 3 is wanted"),
     "no item": ("everything", "counts=1 counts=b", "counts=b: integer is wanted"),
     "one bad item": ("everything", "counts=b", "counts=b: integer is wanted"),
-    "twice": ("everything", "whole=1 whole=2", "whole is given 2 times, and is one integer"),
+    "twice": (
+        "everything",
+        "whole=1 whole=2",
+        "whole is given 2 times, and is one integer",
+    ),
     "no object": ("everything", "at=here", "at=here: null or object is wanted"),
-    "no object, and within": ("everything", "at:=1 at.x=2", "at.x: at is given besides, and as no object"),
+    "no object, and within": (
+        "everything",
+        "at:=1 at.x=2",
+        "at.x: at is given besides, and as no object",
+    ),
     "bad JSON": ("everything", "text:={", "text:={: JSON is wanted"),
-    "no file": ("everything", "text=@nobody", "text=@nobody: the file nobody cannot be read: No such file"),
+    "no file": (
+        "everything",
+        "text=@nobody",
+        "text=@nobody: the file nobody cannot be read: No such file",
+    ),
     "a folder": ("everything", "text=@.", "cannot be read: Is a directory"),
 }
 
 
 @pytest.mark.parametrize(("tool", "line", "says"), WRONG.values(), ids=WRONG)
 def test_what_is_wrong_is_told_in_one_line(tool, line, says):
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(UsageError) as caught:
         arguments(TOOLS[tool], line.split())
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -162,12 +191,14 @@ def test_a_value_may_be_what_a_file_holds(tmp_path):
     assert arguments(tool, [f"at=@{tmp_path}/a.json"]) == {"at": {"x": 1}}
     assert arguments(tool, [f"text:=@{tmp_path}/a.json"]) == {"text": {"x": 1}}
     assert arguments(tool, ['text:="@nobody"']) == {"text": "@nobody"}
-    with pytest.raises(Problem, match="holds no text in UTF-8"):
+    with pytest.raises(UsageError, match="holds no text in UTF-8"):
         arguments(tool, [f"text=@{tmp_path}/binary"])
 
 
 def test_what_is_given_as_it_is_counts_and_pairs_win():
-    assert arguments(TOOLS["wants"], ["second=b"], {"first": 1, "second": "a", "third": "a"}) == {
+    assert arguments(
+        TOOLS["wants"], ["second=b"], {"first": 1, "second": "a", "third": "a"}
+    ) == {
         "first": 1,
         "second": "b",
         "third": "a",
@@ -177,23 +208,52 @@ def test_what_is_given_as_it_is_counts_and_pairs_win():
 SCHEMAS = {
     "nothing said": ({}, "a=1", {"a": 1}),
     "no such property": ({"properties": {}}, "a.b=x", {"a.b": "x"}),
-    "a dot in the name": ({"properties": {"a.b": {"type": "string"}}}, "a.b=1", {"a.b": "1"}),
-    "several types": ({"properties": {"a": {"type": ["integer", "null"]}}}, "a=null", {"a": None}),
+    "a dot in the name": (
+        {"properties": {"a.b": {"type": "string"}}},
+        "a.b=1",
+        {"a.b": "1"},
+    ),
+    "several types": (
+        {"properties": {"a": {"type": ["integer", "null"]}}},
+        "a=null",
+        {"a": None},
+    ),
     "definitions of old": (
-        {"properties": {"a": {"$ref": "#/definitions/A"}}, "definitions": {"A": {"type": "string"}}},
+        {
+            "properties": {"a": {"$ref": "#/definitions/A"}},
+            "definitions": {"A": {"type": "string"}},
+        },
         "a=1",
         {"a": "1"},
     ),
-    "a circle": ({"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"$ref": "#/$defs/A"}}}, "a=1", {"a": 1}),
+    "a circle": (
+        {
+            "properties": {"a": {"$ref": "#/$defs/A"}},
+            "$defs": {"A": {"$ref": "#/$defs/A"}},
+        },
+        "a=1",
+        {"a": 1},
+    ),
     "a list of itself": (
-        {"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": "array", "items": {"$ref": "#/$defs/A"}}}},
+        {
+            "properties": {"a": {"$ref": "#/$defs/A"}},
+            "$defs": {"A": {"type": "array", "items": {"$ref": "#/$defs/A"}}},
+        },
         "a=[[]]",
         {"a": [[]]},
     ),
-    "a reference elsewhere": ({"properties": {"a": {"$ref": "https://example.org/a"}}}, "a=1", {"a": 1}),
+    "a reference elsewhere": (
+        {"properties": {"a": {"$ref": "https://example.org/a"}}},
+        "a=1",
+        {"a": 1},
+    ),
     "a constant": ({"properties": {"a": {"const": "x"}}}, "a=x", {"a": "x"}),
     "true": ({"properties": {"a": True}}, "a=1", {"a": 1}),
-    "mixed choices": ({"properties": {"a": {"enum": ["auto", 1]}}}, "a=auto", {"a": "auto"}),
+    "mixed choices": (
+        {"properties": {"a": {"enum": ["auto", 1]}}},
+        "a=auto",
+        {"a": "auto"},
+    ),
 }
 
 
@@ -203,17 +263,25 @@ def test_schemas_of_other_servers_are_understood(schema, line, read):
 
 
 def test_where_there_are_no_arguments_none_is_no_name_of_one():
-    nothing = {"name": "nothing", "inputSchema": {"type": "object", "additionalProperties": False}}
-    with pytest.raises(Problem, match=r"^nothing has no argument 'nome'; its arguments are none$"):
+    nothing = {
+        "name": "nothing",
+        "inputSchema": {"type": "object", "additionalProperties": False},
+    }
+    with pytest.raises(
+        UsageError, match=r"^nothing has no argument 'nome'; its arguments are none$"
+    ):
         arguments(nothing, ["nome=1"])
 
 
 def test_a_tool_is_found_by_its_name_or_the_nearest_is_named():
     assert named([*TOOLS.values()], "wants") is TOOLS["wants"]
-    with pytest.raises(Problem, match=r"no tool 'want' \(did you mean wants\?\), only everything, wants, closed"):
+    with pytest.raises(
+        UsageError,
+        match=r"no tool 'want' \(did you mean wants\?\), only everything, wants, closed",
+    ):
         named([*TOOLS.values()], "want")
     many = [{"name": f"tool_{number}"} for number in range(1000)]
-    with pytest.raises(Problem, match=r"tool_19, \.\.\.$"):
+    with pytest.raises(UsageError, match=r"tool_19, \.\.\.$"):
         named(many, "else")
-    with pytest.raises(Problem, match="only none at all"):
+    with pytest.raises(UsageError, match="only none at all"):
         named([], "else")

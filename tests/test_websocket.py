@@ -12,7 +12,7 @@ from trio_websocket import ConnectionClosed, wrap_client_stream
 
 from mcp_trio import Context, Server
 from mcp_trio.protocol.params import VENDOR
-from mcp_trio.server import dispatch
+from mcp_trio.server import serve_conversation as conversation_module
 from mcp_trio.transports import websocket
 from mcp_trio.transports.websocket import SUBPROTOCOL, serve_websocket, text_frame
 
@@ -105,18 +105,34 @@ def masked(opcode, payload, *, final=True):
     if size < 126:
         length = bytes([0x80 | size])
     else:
-        length = b"\xfe" + struct.pack("!H", size) if size < 2**16 else b"\xff" + struct.pack("!Q", size)
+        length = (
+            b"\xfe" + struct.pack("!H", size)
+            if size < 2**16
+            else b"\xff" + struct.pack("!Q", size)
+        )
     return bytes([(0x80 if final else 0) | opcode]) + length + b"\0\0\0\0" + payload
 
 
 def call(id, name, **arguments):
-    params = {"name": name, "arguments": arguments, "_meta": {**MODERN, "progressToken": id}}
-    return json.dumps({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+    params = {
+        "name": name,
+        "arguments": arguments,
+        "_meta": {**MODERN, "progressToken": id},
+    }
+    return json.dumps(
+        {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
+    )
 
 
 def initialize(revision):
-    params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-    return json.dumps({"jsonrpc": "2.0", "id": "open", "method": "initialize", "params": params})
+    params = {
+        "protocolVersion": revision,
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
+    return json.dumps(
+        {"jsonrpc": "2.0", "id": "open", "method": "initialize", "params": params}
+    )
 
 
 async def hear(client):
@@ -140,7 +156,9 @@ async def test_a_request_of_2026_needs_no_opening():
         assert text_of(await hear(client)) == "5"
 
 
-@pytest.mark.parametrize("revision", ["2024-10-07", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+@pytest.mark.parametrize(
+    "revision", ["2024-10-07", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
+)
 async def test_an_older_session_opens_with_initialize(revision):
     async with connected() as client:
         await client.send_message(initialize(revision))
@@ -153,7 +171,9 @@ async def test_a_batch_is_answered_in_one_frame():
     async with connected() as client:
         await client.send_message(initialize("2025-03-26"))
         await hear(client)
-        await client.send_message('[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"ping"}]')
+        await client.send_message(
+            '[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"ping"}]'
+        )
         assert [reply["id"] for reply in await hear(client)] == [1, 2]
 
 
@@ -173,7 +193,9 @@ async def test_a_client_that_offers_other_subprotocols_alone_is_refused(autojump
     ours, theirs = trio.testing.memory_stream_pair()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(host, a_server(), theirs)
-        await ours.send_all(UPGRADE.replace(b"\r\n\r\n", b"\r\nSec-WebSocket-Protocol: chat\r\n\r\n"))
+        await ours.send_all(
+            UPGRADE.replace(b"\r\n\r\n", b"\r\nSec-WebSocket-Protocol: chat\r\n\r\n")
+        )
         heard = b""
         with trio.fail_after(1):
             while data := await ours.receive_some():
@@ -187,7 +209,9 @@ async def test_a_head_that_is_no_upgrade_is_refused(autojump_clock):
     ours, theirs = trio.testing.memory_stream_pair()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(host, a_server(), theirs)
-        await ours.send_all(b"GET /mcp HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n\r\n")
+        await ours.send_all(
+            b"GET /mcp HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n\r\n"
+        )
         with trio.fail_after(1):
             assert (await ours.receive_some()).startswith(b"HTTP/1.1 400 ")
             await ours.aclose()
@@ -217,7 +241,10 @@ async def test_progress_comes_before_the_result(autojump_clock):
     async with connected() as client:
         await client.send_message(call(7, "wait", seconds=1))
         first, second = await hear(client), await hear(client)
-        assert (first["method"], first["params"]["progressToken"]) == ("notifications/progress", 7)
+        assert (first["method"], first["params"]["progressToken"]) == (
+            "notifications/progress",
+            7,
+        )
         assert text_of(second) == "waited 1.0"
 
 
@@ -226,7 +253,11 @@ async def test_a_cancelled_call_ends_without_a_reply(autojump_clock):
     async with connected(server) as client:
         await client.send_message(call(0, "wait", seconds=3600))
         await hear(client)
-        notice = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 0}}
+        notice = {
+            "jsonrpc": "2.0",
+            "method": "notifications/cancelled",
+            "params": {"requestId": 0},
+        }
         await client.send_message(json.dumps(notice))
         await client.send_message(call(1, "add", a=1, b=1))
         assert (await hear(client))["id"] == 1
@@ -257,7 +288,9 @@ async def test_a_message_of_the_largest_size_is_taken():
         assert (await hear(client))["id"] == 1
 
 
-@pytest.mark.parametrize("filling", ["x" * (LIMIT + 1), "é" * (LIMIT // 2 + 1)], ids=["characters", "bytes"])
+@pytest.mark.parametrize(
+    "filling", ["x" * (LIMIT + 1), "é" * (LIMIT // 2 + 1)], ids=["characters", "bytes"]
+)
 @pytest.mark.parametrize("real", [False, True])
 async def test_a_larger_message_closes_with_1009(filling, real):
     async with connected(real=real) as client:
@@ -362,7 +395,9 @@ async def test_a_client_that_reads_nothing_does_not_hold_up_the_stop():
     server = a_server()
     async with raw(server) as (client, nursery):
         with trio.move_on_after(0.3):
-            await client.send_all(masked(1, call(1, "echo", text="x" * 2**20).encode()) * 40)
+            await client.send_all(
+                masked(1, call(1, "echo", text="x" * 2**20).encode()) * 40
+            )
         began = trio.current_time()
         nursery.cancel_scope.cancel()
     assert trio.current_time() - began < 2
@@ -373,7 +408,9 @@ async def test_a_slow_reader_gets_everything(autojump_clock):
     ours, theirs = trio.testing.lockstep_stream_pair()
     async with server.running(), trio.open_nursery() as nursery:
         nursery.start_soon(host, server, theirs)
-        await ours.send_all(UPGRADE + masked(1, call(1, "echo", text="x" * 2**20).encode()))
+        await ours.send_all(
+            UPGRADE + masked(1, call(1, "echo", text="x" * 2**20).encode())
+        )
         heard = 0
         while heard < 2**20:
             await trio.sleep(1)
@@ -382,7 +419,9 @@ async def test_a_slow_reader_gets_everything(autojump_clock):
 
 
 async def test_replies_of_one_turn_leave_in_one_write(monkeypatch):
-    monkeypatch.setattr(dispatch, "TURN", 60)  # also where the machine is busy
+    monkeypatch.setattr(
+        conversation_module, "TURN", 60
+    )  # also where the machine is busy
     writes = []
     server = a_server()
     ours, theirs = trio.testing.memory_stream_pair()
@@ -397,13 +436,22 @@ async def test_replies_of_one_turn_leave_in_one_write(monkeypatch):
         nursery.start_soon(host, server, theirs)
         await ours.send_all(UPGRADE)
         await ours.receive_some()
-        await ours.send_all(b"".join(masked(1, call(id, "add", a=1, b=1).encode()) for id in range(20)))
+        await ours.send_all(
+            b"".join(masked(1, call(id, "add", a=1, b=1).encode()) for id in range(20))
+        )
         await ours.receive_some()
         assert len(writes) == 2  # the handshake and the replies
         await ours.aclose()
 
 
-@pytest.mark.parametrize("after", [b"", masked(1, b'{"jsonrpc"')[:-3], masked(1, call(1, "wait", seconds=9).encode())])
+@pytest.mark.parametrize(
+    "after",
+    [
+        b"",
+        masked(1, b'{"jsonrpc"')[:-3],
+        masked(1, call(1, "wait", seconds=9).encode()),
+    ],
+)
 async def test_resets_leave_no_trace(after, caplog):
     server = a_server()
     with caplog.at_level(logging.INFO):
@@ -413,7 +461,9 @@ async def test_resets_leave_no_trace(after, caplog):
                 nursery.start_soon(host, server, theirs)
                 await ours.send_all(UPGRADE + after)
                 await ours.receive_some(1)
-                ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                ours.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                )
                 await ours.aclose()
     assert not [record for record in caplog.records if record.name == "mcp_trio"]
 
@@ -442,19 +492,33 @@ async def test_another_client_library_is_served():
     server = a_server()
     listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
 
-    def converse(port):
-        with connect(f"ws://127.0.0.1:{port}/mcp", subprotocols=["mcp"], max_size=None) as client:
+    def serve_conversation(port):
+        with connect(
+            f"ws://127.0.0.1:{port}/mcp", subprotocols=["mcp"], max_size=None
+        ) as client:
             client.send(call(1, "echo", text="x" * 2**20))
             large = json.loads(client.recv())
-            client.send([initialize("2025-06-18")[:20], initialize("2025-06-18")[20:]])  # in fragments
+            client.send(
+                [initialize("2025-06-18")[:20], initialize("2025-06-18")[20:]]
+            )  # in fragments
             opened = json.loads(client.recv())
             assert client.ping().wait(5)
-            return client.subprotocol, len(text_of(large)), opened["result"]["protocolVersion"]
+            return (
+                client.subprotocol,
+                len(text_of(large)),
+                opened["result"]["protocolVersion"],
+            )
 
     async with server.running(), trio.open_nursery() as nursery:
-        nursery.start_soon(trio.serve_listeners, lambda stream: host(server, stream), [listener])
+        nursery.start_soon(
+            trio.serve_listeners, lambda stream: host(server, stream), [listener]
+        )
         port = listener.socket.getsockname()[1]
-        assert await trio.to_thread.run_sync(converse, port) == ("mcp", 2**20, "2025-06-18")
+        assert await trio.to_thread.run_sync(serve_conversation, port) == (
+            "mcp",
+            2**20,
+            "2025-06-18",
+        )
         nursery.cancel_scope.cancel()
 
 
@@ -508,7 +572,9 @@ async def test_a_stop_waits_no_longer_than_the_grace(autojump_clock):
         assert server.ended == [3600]
 
 
-async def test_a_client_that_goes_while_the_server_stops_is_not_waited_for(autojump_clock):
+async def test_a_client_that_goes_while_the_server_stops_is_not_waited_for(
+    autojump_clock,
+):
     server = a_server()
     async with stoppable(server) as (client, stopping):
         await client.send_message(call(1, "wait", seconds=3600))
@@ -526,7 +592,9 @@ async def test_bytes_that_are_no_frame_close_with_1002():
         assert (await client.receive_some())[:4] == b"\x88\x02" + (1002).to_bytes(2)
 
 
-async def test_a_message_is_taken_though_its_reader_comes_behind_the_taker(autojump_clock):
+async def test_a_message_is_taken_though_its_reader_comes_behind_the_taker(
+    autojump_clock,
+):
     """The order in which the tasks of one turn run is anybody's: the library, who takes messages, who reads them."""
 
     class Connection:
@@ -555,5 +623,7 @@ async def test_a_message_is_taken_though_its_reader_comes_behind_the_taker(autoj
             await trio.testing.wait_all_tasks_blocked()
             nursery.start_soon(take)
             await trio.testing.wait_all_tasks_blocked()
-            nursery.start_soon(websocket._read, Connection(), frames, nursery.cancel_scope)
+            nursery.start_soon(
+                websocket._read, Connection(), frames, nursery.cancel_scope
+            )
     assert taken == [b"{}"]

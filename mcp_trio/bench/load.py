@@ -14,8 +14,8 @@ from itertools import count, cycle
 
 import msgspec
 
-from ..loading import Problem
-from .wires import PATIENCE, Reply, Request, Wire, read_reply
+from ..load_spec import UsageError
+from .transports import PATIENCE, Reply, Request, Wire, read_reply
 
 # The share of a core from which on the load's own work may be what bounds a figure.
 BUSY = 0.9
@@ -39,7 +39,9 @@ class Run(msgspec.Struct):
     @property
     def is_limited(self) -> bool:
         """Whether the load itself, rather than the server, may be what bounds the figures."""
-        return self.load_took > BUSY and (self.server_took is None or self.server_took < BUSY)
+        return self.load_took > BUSY and (
+            self.server_took is None or self.server_took < BUSY
+        )
 
 
 ids = count(1)  # of a conversation no id comes twice
@@ -48,7 +50,9 @@ ids = count(1)  # of a conversation no id comes twice
 class Load:
     """Keeps so many requests under way on each wire until the time is up, and takes in what they are answered with."""
 
-    def __init__(self, wires: Sequence[Wire], requests: Sequence[Request], window: int) -> None:
+    def __init__(
+        self, wires: Sequence[Wire], requests: Sequence[Request], window: int
+    ) -> None:
         self._wires = wires
         self._next = cycle(requests)
         self._window = window
@@ -57,10 +61,18 @@ class Load:
         self._errors: Counter[str] = Counter()
 
     def drive(
-        self, seconds: float, calls: float, tell: Callable[[float], None], server_time: Callable[[], float | None]
+        self,
+        seconds: float,
+        calls: float,
+        tell: Callable[[float], None],
+        server_time: Callable[[], float | None],
     ) -> Run:
-        """Load for so long, or so many calls, and wait for what is owed. Raises Problem."""
-        started, before, served = time.perf_counter(), time.process_time(), server_time()
+        """Load for so long, or so many calls, and wait for what is owed. Raises UsageError."""
+        started, before, served = (
+            time.perf_counter(),
+            time.process_time(),
+            server_time(),
+        )
         told, self._left, self._until = started, calls, started + seconds
         with selectors.DefaultSelector() as self._selector:
             for wire in self._wires:
@@ -71,10 +83,18 @@ class Load:
                 if (now := time.perf_counter()) > told + 0.1:
                     tell(now - told)
                     told = now
-        taken, worked, after = time.perf_counter() - started, time.process_time() - before, server_time()
-        server_took = None if after is None or served is None else (after - served) / taken
+        taken, worked, after = (
+            time.perf_counter() - started,
+            time.process_time() - before,
+            server_time(),
+        )
+        server_took = (
+            None if after is None or served is None else (after - served) / taken
+        )
         times = sorted(self._latencies) or [float("nan")]
-        p50, p90, p99, longest = [times[int((len(times) - 1) * share)] for share in (0.5, 0.9, 0.99, 1)]
+        p50, p90, p99, longest = [
+            times[int((len(times) - 1) * share)] for share in (0.5, 0.9, 0.99, 1)
+        ]
         return Run(
             at_once=len(self._wires) * self._window,
             seconds=taken,
@@ -92,7 +112,9 @@ class Load:
     def _turn(self) -> None:
         ready = self._selector.select(PATIENCE)
         if not ready:
-            raise Problem(f"the server owes {len(self._sent)} answers, and nothing has come for {PATIENCE:g} s")
+            raise UsageError(
+                f"the server owes {len(self._sent)} answers, and nothing has come for {PATIENCE:g} s"
+            )
         for key, events in ready:
             wire: Wire = key.data
             if events & selectors.EVENT_READ:
@@ -100,7 +122,9 @@ class Load:
                 if wire.reads != key.fd:
                     self._replace(wire)
                 self._fill(wire, answered)
-            elif wire.flush() and key.fd in self._selector.get_map():  # it may have been replaced in this turn
+            elif (
+                wire.flush() and key.fd in self._selector.get_map()
+            ):  # it may have been replaced in this turn
                 self._selector.unregister(key.fd)
 
     def _replace(self, wire: Wire) -> None:
@@ -129,7 +153,9 @@ class Load:
             reply = read_reply(message)
             if reply.id not in self._sent:
                 if reply.method and reply.id is not None:
-                    raise Problem(f"the server asks for {reply.method} before it answers, which a load cannot do")
+                    raise UsageError(
+                        f"the server asks for {reply.method} before it answers, which a load cannot do"
+                    )
                 continue
             sent, fails = self._sent.pop(reply.id)
             answered += 1

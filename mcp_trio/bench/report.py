@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ..loading import Problem
+from ..load_spec import UsageError
 from .load import Run
 
 
@@ -26,11 +26,32 @@ class Report(msgspec.Struct):
 
     def rows(self) -> list[list[str]]:
         """A table: first what its columns are."""
-        table = [["at once", "calls/s", "p50", "p90", "p99", "longest", "errors", "server's share of a core"]]
+        table = [
+            [
+                "at once",
+                "calls/s",
+                "p50",
+                "p90",
+                "p99",
+                "longest",
+                "errors",
+                "server's share of a core",
+            ]
+        ]
         for run in self.runs:
-            times = [duration(time) for time in (run.p50, run.p90, run.p99, run.longest)]
+            times = [
+                duration(time) for time in (run.p50, run.p90, run.p99, run.longest)
+            ]
             share = "" if run.server_took is None else f"{run.server_took:.0%}"
-            table.append([str(run.at_once), f"{run.rate:,.0f}", *times, f"{sum(run.errors.values()):,}", share])
+            table.append(
+                [
+                    str(run.at_once),
+                    f"{run.rate:,.0f}",
+                    *times,
+                    f"{sum(run.errors.values()):,}",
+                    share,
+                ]
+            )
         return table
 
     def remarks(self) -> list[str]:
@@ -41,7 +62,10 @@ class Report(msgspec.Struct):
         if sizes := [size / 1e6 for size in self.memory if size]:
             lines.append("memory: {:.1f} MB, after the load {:.1f} MB".format(*sizes))
         for run in self.runs:
-            lines += [f"error, {times:,} of {run.at_once} at once: {error}" for error, times in run.errors.items()]
+            lines += [
+                f"error, {times:,} of {run.at_once} at once: {error}"
+                for error, times in run.errors.items()
+            ]
             if run.is_limited:
                 lines.append(
                     f"with {run.at_once} at once the load itself took {run.load_took:.0%} of a core: it is the limit"
@@ -59,21 +83,34 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1e6:.0f} µs"
 
 
-def chart(path: Path, title: str, bars: Mapping[str, float], labels: Sequence[str], ours: int) -> None:
-    """Write bars as SVG, ours in a colour of its own. Raises Problem."""
+def chart(
+    path: Path, title: str, bars: Mapping[str, float], labels: Sequence[str], ours: int
+) -> None:
+    """Write bars as SVG, ours in a colour of its own. Raises UsageError."""
     try:
         import matplotlib
     except ImportError:
-        raise Problem("a chart wants matplotlib: pip install 'mcp_trio[charts]'") from None
+        raise UsageError(
+            "a chart wants matplotlib: pip install 'mcp_trio[charts]'"
+        ) from None
     matplotlib.use("svg")
     from matplotlib import pyplot
 
     # One grey that can be read on white and on black, for a page is one or the other; and letters that stay letters.
     grey = "#7d8590"
-    style: Any = {"text.color": grey, "ytick.color": grey, "svg.fonttype": "none", "svg.hashsalt": "mcp_trio"}
+    style: Any = {
+        "text.color": grey,
+        "ytick.color": grey,
+        "svg.fonttype": "none",
+        "svg.hashsalt": "mcp_trio",
+    }
     with pyplot.rc_context(style):
-        figure, axes = pyplot.subplots(figsize=(8, 0.6 + 0.36 * len(bars)), layout="constrained")
-        colours = ["#2f81f7" if number == ours else "#8b949e" for number in range(len(bars))]
+        figure, axes = pyplot.subplots(
+            figsize=(8, 0.6 + 0.36 * len(bars)), layout="constrained"
+        )
+        colours = [
+            "#2f81f7" if number == ours else "#8b949e" for number in range(len(bars))
+        ]
         drawn = axes.barh(list(bars), list(bars.values()), color=colours)
         axes.bar_label(drawn, labels, padding=4)
         axes.set_title(title, loc="left")

@@ -25,25 +25,37 @@ from quart import abort, request
 from quart_trio import QuartTrio
 from quart_trio.wrappers import TrioResponse as Response
 
-from ..client import Client, RemoteError, ServerGone, talk, ungrouped
+from ..auth.principal import owner
+from ..client.client import Client, talk, ungrouped
+from ..client.errors import RemoteError, ServerGone
 from ..protocol import jsonrpc
-from ..protocol.model import Json
-from ..server.access import owner
+from ..protocol.types import Json
 from ..server.app import Server
-from ..server.dispatch import converse
+from ..server.conversation import Conversation, Sender
+from ..server.serve_conversation import serve_conversation
 from ..trace.format import NOT_THAT, parsed
-from ..transports.http.asgi import stopped
-from ..transports.http.endpoint import bare, is_loopback
+from ..transports.http.hypercorn_host import stopped
+from ..transports.http.rules import bare, is_loopback
 from ..transports.http.service import HEARTBEAT, LAST_WORDS
 from ..transports.memory import memory_pair
-from .watch import Passed, Watch
+from .message_tap import MessageTap, Passed
 
 MOST_PAGES, MOST_CALLS = 16, 100
 # Messages that a page is told of at a time, and how much it is shown of each.
 AT_ONCE, SHOWN = 200, 64 * 1024
-CAPABILITIES: Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+CAPABILITIES: Json = {
+    "elicitation": {"form": {}, "url": {}},
+    "sampling": {},
+    "roots": {},
+}
 DECLINED = {"code": -1, "message": "The user has declined"}
-ASSETS = {"": "html", "page.css": "css", "page.js": "javascript", "forms.js": "javascript", "results.js": "javascript"}
+ASSETS = {
+    "": "html",
+    "page.css": "css",
+    "page.js": "javascript",
+    "forms.js": "javascript",
+    "results.js": "javascript",
+}
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
     " img-src data:; media-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
@@ -77,12 +89,14 @@ class Page:
     client: Client
     nursery: trio.Nursery
 
-    def __init__(self, server: Server, watch: Watch) -> None:
+    def __init__(self, server: Server, watch: MessageTap) -> None:
         self.id = secrets.token_urlsafe(8)
         self.talk = watch.talk("console")
         self.scope = trio.CancelScope()
         self.calls: dict[str, trio.CancelScope] = {}
-        self._questions: dict[str, trio.MemorySendChannel[Json | None]] = {}  # what takes the answer to each
+        self._questions: dict[
+            str, trio.MemorySendChannel[Json | None]
+        ] = {}  # what takes the answer to each
         self.told: list[Json] = []  # and not sent yet
         self._server, self._watch = server, watch
         self._seen = 0
@@ -93,12 +107,24 @@ class Page:
         ours, theirs = memory_pair()
         with self.scope, ungrouped():
             async with trio.open_nursery() as self.nursery:
-                self.nursery.start_soon(converse, self._server, self._watch.wire(theirs, self.talk), owner())
-                async with talk(ours, revision, capabilities=CAPABILITIES, answer=self._ask) as self.client:
-                    opened = {"page": self.id, "talk": self.talk.number, "revision": self.client.revision}
+                serving = partial(
+                    serve_conversation, transport="console", observer=self._observe
+                )
+                self.nursery.start_soon(serving, self._server, theirs, owner())
+                async with talk(
+                    ours, revision, capabilities=CAPABILITIES, answer=self._ask
+                ) as self.client:
+                    opened = {
+                        "page": self.id,
+                        "talk": self.talk.number,
+                        "revision": self.client.revision,
+                    }
                     self.tell({"opened": opened, "server": self.client.server})
                     task_status.started()
                     await trio.sleep_forever()
+
+    def _observe(self, conversation: Conversation, sender: Sender, data: bytes) -> None:
+        self._watch.note(self.talk, sender, data)
 
     def tell(self, what: Json) -> None:
         """Have the page told something."""
@@ -108,7 +134,9 @@ class Page:
     async def next(self) -> bytes:
         """What the page is to be told next, a line each; an empty one when nothing happens for long."""
         with trio.move_on_after(HEARTBEAT):
-            while not (self.told or self.scope.cancel_called or self._seen < self._watch.latest):
+            while not (
+                self.told or self.scope.cancel_called or self._seen < self._watch.latest
+            ):
                 await self._watch.news.park()
         self.client.heard.clear()  # the page sees it pass
         passed = self._watch.since(self._seen, AT_ONCE)
@@ -140,10 +168,19 @@ class Page:
         done: Json = {"done": wanted.key, "cancelled": True}
         with self.calls[wanted.key]:
             try:
-                result = await self.client.request(wanted.method, wanted.params, meta={"progressToken": wanted.key})
+                result = await self.client.request(
+                    wanted.method, wanted.params, meta={"progressToken": wanted.key}
+                )
                 done = {"done": wanted.key, "result": result}
             except RemoteError as error:
-                done = {"done": wanted.key, "error": {"code": error.code, "message": error.message, "data": error.data}}
+                done = {
+                    "done": wanted.key,
+                    "error": {
+                        "code": error.code,
+                        "message": error.message,
+                        "data": error.data,
+                    },
+                }
             except ServerGone as gone:
                 done = {"done": wanted.key, "error": {"message": str(gone)}}
         del self.calls[wanted.key]
@@ -166,10 +203,25 @@ class Page:
 
 def _shown(passed: Passed) -> Json:
     talk, text = passed.talk, passed.data[:SHOWN].decode(errors="replace")
-    row = {"talk": talk.number, "transport": talk.transport, "client": talk.client, "size": len(passed.data)}
-    row |= {"number": passed.number, "at": passed.at, "from": passed.sender, "text": text}
-    if len(passed.data) > SHOWN and (parts := parsed(passed.data, dict[str, msgspec.Raw])):
-        row["head"] = {key: value if len(bytes(value)) < AT_ONCE else {} for key, value in parts.items()}
+    row = {
+        "talk": talk.number,
+        "transport": talk.transport,
+        "client": talk.client,
+        "size": len(passed.data),
+    }
+    row |= {
+        "number": passed.number,
+        "at": passed.at,
+        "from": passed.sender,
+        "text": text,
+    }
+    if len(passed.data) > SHOWN and (
+        parts := parsed(passed.data, dict[str, msgspec.Raw])
+    ):
+        row["head"] = {
+            key: value if len(bytes(value)) < AT_ONCE else {}
+            for key, value in parts.items()
+        }
     return row
 
 
@@ -178,7 +230,9 @@ class Console:
 
     nursery: trio.Nursery
 
-    def __init__(self, server: Server, watch: Watch, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self, server: Server, watch: MessageTap, host: str = "127.0.0.1"
+    ) -> None:
         self.token = secrets.token_urlsafe(24)
         self.pages: dict[str, Page] = {}
         self.app = QuartTrio(__name__, static_folder=None)
@@ -187,11 +241,18 @@ class Console:
         self.app.before_request(self._check)
         self.app.after_request(self._protect)
         for name in ASSETS:
-            self.app.add_url_rule(f"/{name}", name or "page", partial(_asset, name, self.token))
+            self.app.add_url_rule(
+                f"/{name}", name or "page", partial(_asset, name, self.token)
+            )
         self.app.add_url_rule("/events", "events", self._events)
         self.app.add_url_rule("/trace", "trace", self._trace)
         for act in (Page.request, Page.cancel, Page.answer):
-            self.app.add_url_rule(f"/{act.__name__}", act.__name__, partial(self._do, act), methods=["POST"])
+            self.app.add_url_rule(
+                f"/{act.__name__}",
+                act.__name__,
+                partial(self._do, act),
+                methods=["POST"],
+            )
 
     # Who may come in
 
@@ -202,9 +263,16 @@ class Console:
             refuse(421, f"Host {request.host[:100]!r} is not served here")
         if origin is not None and origin != f"http://{request.host}":
             refuse(403, f"Origin {origin[:100]!r} is not allowed")
-        given = request.authorization.token if request.authorization else request.args.get("token")
+        given = (
+            request.authorization.token
+            if request.authorization
+            else request.args.get("token")
+        )
         if not secrets.compare_digest((given or "").encode(), self.token.encode()):
-            refuse(401, "The token is missing or wrong: open the address that was printed, the whole of it")
+            refuse(
+                401,
+                "The token is missing or wrong: open the address that was printed, the whole of it",
+            )
 
     def _is_ours(self, name: str) -> bool:
         """Whether no foreign page can come under this name: where all addresses are served, any of them is ours."""
@@ -224,7 +292,9 @@ class Console:
         """The life of a page."""
         if len(self.pages) >= MOST_PAGES:
             refuse(503, f"{MOST_PAGES} pages are open already")
-        revision = request.args.get("revision") or self._server.revisions.newest_opening.name
+        revision = (
+            request.args.get("revision") or self._server.revisions.newest_opening.name
+        )
         response = Response(self._live(revision), content_type="application/x-ndjson")
         response.timeout = None
         return response
@@ -248,10 +318,14 @@ class Console:
         """A conversation as a file."""
         number = request.args.get("talk", type=int, default=0)
         info = self._server.info
-        trace = self._watch.trace(number, f"A conversation with {info.name}", f"{info.name} {info.version}")
+        trace = self._watch.trace(
+            number, f"A conversation with {info.name}", f"{info.name} {info.version}"
+        )
         if trace is None:
             refuse(404, "Of this conversation nothing is kept")
-        name = {"Content-Disposition": f'attachment; filename="conversation-{number}.jsonl"'}
+        name = {
+            "Content-Disposition": f'attachment; filename="conversation-{number}.jsonl"'
+        }
         return Response(trace.dump(), content_type="application/jsonl", headers=name)
 
     async def _do(self, act: Callable[[Page, Wanted], None]) -> Response:
@@ -279,12 +353,21 @@ class Console:
 
 
 async def _asset(name: str, token: str) -> Response:
-    text = (files(__package__) / (name or "page.html")).read_text("utf-8").replace("{{token}}", token)
+    text = (
+        (files(__package__) / "assets" / (name or "page.html"))
+        .read_text("utf-8")
+        .replace("{{token}}", token)
+    )
     return Response(text, content_type=f"text/{ASSETS[name]}; charset=utf-8")
 
 
 async def serve_console(
-    server: Server, host: str, port: int, *, stopping: trio.Event, task_status: trio.TaskStatus[str]
+    server: Server,
+    host: str,
+    port: int,
+    *,
+    stopping: trio.Event,
+    task_status: trio.TaskStatus[str],
 ) -> None:
     """Serve the console until `stopping` is set and what runs has finished. What comes after it has begun is seen.
 
@@ -292,18 +375,27 @@ async def serve_console(
     """
     listeners = [one.socket for one in await trio.open_tcp_listeners(port, host=host)]
     ports = [listener.getsockname()[1] for listener in listeners]
-    server.watch = Watch()
-    console, config = Console(server, server.watch, host), Config()
-    config.bind, config.graceful_timeout = [f"fd://{one.detach()}" for one in listeners], LAST_WORDS
+    tap = MessageTap()
+    server.on_message = tap.observe
+    console, config = Console(server, tap, host), Config()
+    config.bind, config.graceful_timeout = (
+        [f"fd://{one.detach()}" for one in listeners],
+        LAST_WORDS,
+    )
     config.errorlog = logging.getLogger("hypercorn.error")
     trigger = partial(stopped, stopping, console.wind_up, console.pages, ports)
     try:
         async with trio.open_nursery() as console.nursery:
-            await console.nursery.start(partial(serve, console.app, config, shutdown_trigger=trigger))
+            await console.nursery.start(
+                partial(serve, console.app, config, shutdown_trigger=trigger)
+            )
             url = f"http://{f'[{host}]' if ':' in host else host}:{ports[0]}/?token={console.token}"
             print(f"Console: {url}", file=sys.stderr, flush=True)
             if not is_loopback(host):
-                print(f"Console: others can come to {host} too, and with the token use this server", file=sys.stderr)
+                print(
+                    f"Console: others can come to {host} too, and with the token use this server",
+                    file=sys.stderr,
+                )
             task_status.started(url)
     finally:
-        server.watch = None
+        server.on_message = None

@@ -11,7 +11,9 @@ from typing import Any, ClassVar
 class ProtocolError(Exception):
     """An error that the client is told of, as a JSON-RPC error."""
 
-    kind: ClassVar[type["ProtocolError"]]  # one of those here: a user's own counts as the nearest that it derives from
+    kind: ClassVar[
+        type["ProtocolError"]
+    ]  # one of those here: a user's own counts as the nearest that it derives from
     code: ClassVar[int]
     status: ClassVar[int]
 
@@ -19,13 +21,23 @@ class ProtocolError(Exception):
         if code is not None:
             cls.kind, cls.code, cls.status = cls, code, status
 
-    def __init__(self, message: str, *, data: Mapping[str, Any] | None = None, reason: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        data: Mapping[str, Any] | None = None,
+        reason: str | None = None,
+    ) -> None:
         super().__init__(message)
         if not isinstance(message, str):
-            raise TypeError(f"{type(self).__name__}(message) wants str, not {message!r}")
+            raise TypeError(
+                f"{type(self).__name__}(message) wants str, not {message!r}"
+            )
         self.message = message
         self.data = data
-        self.reason = message if reason is None else reason  # without the words that say where it was found
+        self.reason = (
+            message if reason is None else reason
+        )  # without the words that say where it was found
 
 
 class ParseError(ProtocolError, code=-32700, status=400):
@@ -48,7 +60,9 @@ class InvalidArguments(InvalidParams, code=-32602):
     """Arguments that do not fit the schema of what they were sent to; `of` says what that is."""
 
     def __init__(self, reason: str, *, of: str = "") -> None:
-        super().__init__(f"Invalid arguments for {of}: {reason}" if of else reason, reason=reason)
+        super().__init__(
+            f"Invalid arguments for {of}: {reason}" if of else reason, reason=reason
+        )
 
 
 class NotInMeta(InvalidParams, code=-32602, status=400):
@@ -84,16 +98,23 @@ class MissingClientCapability(ProtocolError, code=-32021, status=400):
     """The request needs something of the client that the client did not offer."""
 
     def __init__(self, required: Mapping[str, Any]) -> None:
-        wanted = " and ".join(".".join([name, *inner]) for name, inner in required.items())
+        wanted = " and ".join(
+            ".".join([name, *inner]) for name, inner in required.items()
+        )
         data = {"requiredCapabilities": required}
-        super().__init__(f"This request needs a client with the capability {wanted}", data=data)
+        super().__init__(
+            f"This request needs a client with the capability {wanted}", data=data
+        )
 
 
 class UnsupportedVersion(ProtocolError, code=-32022, status=400):
     """A protocol revision that this server does not speak."""
 
     def __init__(self, requested: str, supported: list[str]) -> None:
-        super().__init__("Unsupported protocol version", data={"supported": supported, "requested": requested})
+        super().__init__(
+            "Unsupported protocol version",
+            data={"supported": supported, "requested": requested},
+        )
 
 
 class UrlElicitationRequired(ProtocolError, code=-32042):

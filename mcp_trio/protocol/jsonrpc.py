@@ -38,7 +38,9 @@ class Envelope(Struct):
 class BadMessage(Exception):
     """A message that is none: the error to answer with, and the id to answer to, where one could be read."""
 
-    def __init__(self, error: ProtocolError, id: Id | UnsetType = UNSET, *, silent: bool = False) -> None:
+    def __init__(
+        self, error: ProtocolError, id: Id | UnsetType = UNSET, *, silent: bool = False
+    ) -> None:
         self.error = error
         self.id = id
         self.silent = silent
@@ -58,7 +60,9 @@ def decode_batch(data: bytes) -> list[bytes]:
     """The messages of an array, still encoded. Raises BadMessage."""
     raws = _read(_decode_raws, data)
     if len(raws) > MAX_BATCH:
-        wrong = InvalidRequest(f"Invalid request: a batch of {len(raws)} messages; at most {MAX_BATCH} are taken")
+        wrong = InvalidRequest(
+            f"Invalid request: a batch of {len(raws)} messages; at most {MAX_BATCH} are taken"
+        )
         raise BadMessage(wrong)
     return [bytes(raw) for raw in raws]
 
@@ -89,10 +93,16 @@ def _explain(data: bytes, problem: Exception) -> BadMessage:
     id = message.get("id", UNSET)
     readable = id if isinstance(id, int | str) and not isinstance(id, bool) else UNSET
     # JSON-RPC 2.0, section 4.1: a notification is not answered, not even with an error.
-    silent = "id" not in message and message.get("jsonrpc") == "2.0" and isinstance(message.get("method"), str)
+    silent = (
+        "id" not in message
+        and message.get("jsonrpc") == "2.0"
+        and isinstance(message.get("method"), str)
+    )
     # An error is not answered with an error: two that did so would never end.
     silent = silent or ("error" in message and "method" not in message)
-    return BadMessage(InvalidRequest(f"Invalid request: {explain(problem)}"), readable, silent=silent)
+    return BadMessage(
+        InvalidRequest(f"Invalid request: {explain(problem)}"), readable, silent=silent
+    )
 
 
 _PROBLEM = re.compile(r"(.*?)(?: - at (`key` in )?`\$(.*)`)?", re.DOTALL)
@@ -127,7 +137,11 @@ def encode(value: Any) -> bytes:
         return _encoder.encode(value)
     except UnicodeEncodeError:
         text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
-        return _encoder.encode(json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")))
+        return _encoder.encode(
+            json.loads(
+                text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            )
+        )
 
 
 def encode_result(id: Id, result: bytes) -> bytes:

@@ -7,7 +7,9 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field, json
 
 from .jsonrpc import Id
 
-LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+LogLevel = Literal[
+    "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"
+]
 
 VENDOR = "io.modelcontextprotocol/"
 
@@ -35,7 +37,9 @@ class Meta(Struct, frozen=True, omit_defaults=True):
 
     progress_token: int | str | UnsetType = field(default=UNSET, name="progressToken")
     version: str | UnsetType = field(default=UNSET, name=VENDOR + "protocolVersion")
-    capabilities: ClientCapabilities | UnsetType = field(default=UNSET, name=VENDOR + "clientCapabilities")
+    capabilities: ClientCapabilities | UnsetType = field(
+        default=UNSET, name=VENDOR + "clientCapabilities"
+    )
     client: ClientInfo | UnsetType = field(default=UNSET, name=VENDOR + "clientInfo")
     log_level: LogLevel | UnsetType = field(default=UNSET, name=VENDOR + "logLevel")
 
@@ -126,8 +130,13 @@ class Cancelled(Params, kw_only=True, rename="camel"):
 
 # Method -> what it carries; any other carries nothing but `_meta`. Which revision has which, the revisions say.
 KINDS: dict[str, type[Params]] = {
-    **dict.fromkeys(("tools/list", "prompts/list", "resources/list", "resources/templates/list"), Page),
-    **dict.fromkeys(("resources/read", "resources/subscribe", "resources/unsubscribe"), OfResource),
+    **dict.fromkeys(
+        ("tools/list", "prompts/list", "resources/list", "resources/templates/list"),
+        Page,
+    ),
+    **dict.fromkeys(
+        ("resources/read", "resources/subscribe", "resources/unsubscribe"), OfResource
+    ),
     "initialize": Initialize,
     "tools/call": CallTool,
     "prompts/get": CallTool,

@@ -18,7 +18,13 @@ from typing import Any
 from msgspec import UNSET, MsgspecError, Raw, Struct, UnsetType
 
 from . import jsonrpc, params
-from .errors import InvalidParams, InvalidRequest, MethodNotFound, NotInMeta, ProtocolError
+from .errors import (
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    NotInMeta,
+    ProtocolError,
+)
 from .revisions import Revision, Revisions
 
 
@@ -72,7 +78,9 @@ class Session(Struct, eq=False):
     """One client's conversation with one server."""
 
     revisions: Revisions
-    stated: Revision | None = None  # what its transport says of each message, where there may be no opening
+    stated: Revision | None = (
+        None  # what its transport says of each message, where there may be no opening
+    )
     revision: Revision | None = None  # what `initialize` agreed on
     capabilities: params.ClientCapabilities = params.NO_CAPABILITIES
     log_level: str | None = None
@@ -82,8 +90,17 @@ class Session(Struct, eq=False):
         """What a message means; None where it means nothing. None for data: a message too large to be taken."""
         if data is None:
             limit = jsonrpc.MAX_MESSAGE // 2**20
-            return self._refuse(UNSET, InvalidRequest(f"Invalid request: a message is larger than {limit} MiB"))
-        return self._receive_batch(data) if data.lstrip()[:1] == b"[" else self._receive_one(data)
+            return self._refuse(
+                UNSET,
+                InvalidRequest(
+                    f"Invalid request: a message is larger than {limit} MiB"
+                ),
+            )
+        return (
+            self._receive_batch(data)
+            if data.lstrip()[:1] == b"["
+            else self._receive_one(data)
+        )
 
     def _receive_one(self, data: bytes, *, in_batch: bool = False) -> Event | None:
         try:
@@ -96,7 +113,10 @@ class Session(Struct, eq=False):
         if envelope.id is UNSET:
             return self._notice(method, envelope.params)
         if in_batch and method == "initialize":
-            return self._refuse(envelope.id, InvalidRequest("Invalid request: initialize must not be in a batch"))
+            return self._refuse(
+                envelope.id,
+                InvalidRequest("Invalid request: initialize must not be in a batch"),
+            )
         return self._call(method, envelope.id, envelope.params)
 
     def _receive_batch(self, data: bytes) -> Event:
@@ -106,9 +126,13 @@ class Session(Struct, eq=False):
             return self._refuse(UNSET, bad.error)
         revision = self.revision or self.stated
         if revision is None or not revision.batches:
-            return self._refuse(UNSET, InvalidRequest("Invalid request: $: expected object, got array"))
+            return self._refuse(
+                UNSET, InvalidRequest("Invalid request: $: expected object, got array")
+            )
         if not messages:
-            return self._refuse(UNSET, InvalidRequest("Invalid request: an empty batch"))
+            return self._refuse(
+                UNSET, InvalidRequest("Invalid request: an empty batch")
+            )
         events = (self._receive_one(message, in_batch=True) for message in messages)
         return Batch([event for event in events if event is not None])
 
@@ -117,9 +141,15 @@ class Session(Struct, eq=False):
         try:
             decoded, problem = _decoded(method, raw)
             meta = decoded.meta
-            opens = method == "initialize" and (self.stated is None or self.stated.opens) and meta.version is UNSET
+            opens = (
+                method == "initialize"
+                and (self.stated is None or self.stated.opens)
+                and meta.version is UNSET
+            )
             revision = None if opens else self._revision_for(method, meta)
-            if problem is not None:  # only now: of an unknown method, the method is what is wrong
+            if (
+                problem is not None
+            ):  # only now: of an unknown method, the method is what is wrong
                 raise problem
             return Call(id, method, decoded, raw, revision or self._initialize(decoded))
         except ProtocolError as error:
@@ -127,7 +157,9 @@ class Session(Struct, eq=False):
 
     def _revision_for(self, method: str, meta: params.Meta) -> Revision:
         """The revision that serves a request, the gate passed. Raises ProtocolError."""
-        if meta is params.NO_META or (meta.version is UNSET and meta.capabilities is UNSET):
+        if meta is params.NO_META or (
+            meta.version is UNSET and meta.capabilities is UNSET
+        ):
             revision = self._agreed(method)
         elif meta.version is UNSET:
             raise _missing("protocolVersion")
@@ -144,18 +176,24 @@ class Session(Struct, eq=False):
         if (agreed := self.revision or self.stated) and agreed.opens:
             return agreed
         opening = [] if self.stated else self.revisions.opening.values()
-        if method != "ping" and any(method in revision.requests for revision in opening):
+        if method != "ping" and any(
+            method in revision.requests for revision in opening
+        ):
             raise InvalidRequest(f"Invalid request: {method} before initialize")
         stateless = [self.stated] if self.stated else self.revisions.stateless.values()
         if any(method in revision.requests for revision in stateless):
             raise _missing("protocolVersion")
-        return self.stated or self.revisions.newest_opening  # for a ping, or a method that none of them has
+        return (
+            self.stated or self.revisions.newest_opening
+        )  # for a ping, or a method that none of them has
 
     def _initialize(self, opening: Any) -> Revision:
         """The revision that the client wants, or the newest that opens so."""
         if self.revision is not None:
             raise InvalidRequest("Invalid request: this session was initialized before")
-        self.revision = self.revisions.opening.get(opening.protocol_version, self.revisions.newest_opening)
+        self.revision = self.revisions.opening.get(
+            opening.protocol_version, self.revisions.newest_opening
+        )
         if opening.capabilities != params.NO_CAPABILITIES:
             self.capabilities = opening.capabilities
         return self.revision
@@ -164,17 +202,29 @@ class Session(Struct, eq=False):
         """A notification that some revision in use knows; others are passed over, as JSON-RPC has it."""
         # Beside the agreed revision, requests of a stateless one may be under way and may be cancelled.
         spoken = [self.revision, self.stated, *self.revisions.stateless.values()]
-        is_known = any(revision is not None and method in revision.notifications for revision in spoken)
+        is_known = any(
+            revision is not None and method in revision.notifications
+            for revision in spoken
+        )
         return Notice(method, raw) if is_known else None
 
     def _answer(self, envelope: jsonrpc.Envelope) -> Event | None:
         if envelope.id is UNSET and envelope.error:
             return None  # the client could not read the id of something; there is nothing to answer
-        if isinstance(envelope.id, UnsetType) or bool(envelope.result) == bool(envelope.error):
-            return self._refuse(envelope.id, InvalidRequest("Invalid request: $.method: missing"))
+        if isinstance(envelope.id, UnsetType) or bool(envelope.result) == bool(
+            envelope.error
+        ):
+            return self._refuse(
+                envelope.id, InvalidRequest("Invalid request: $.method: missing")
+            )
         return Answer(envelope.id, envelope.result or None, envelope.error or None)
 
-    def _refuse(self, id: jsonrpc.Id | UnsetType, error: ProtocolError, meta: params.Meta = params.NO_META) -> Refusal:
+    def _refuse(
+        self,
+        id: jsonrpc.Id | UnsetType,
+        error: ProtocolError,
+        meta: params.Meta = params.NO_META,
+    ) -> Refusal:
         """A refusal, in the shape of the revision that the client speaks, as far as it is known."""
         stateless = self.revisions.stateless
         if meta.version is not UNSET and stateless:

@@ -6,7 +6,6 @@ What makes tools, resources and prompts is imported with the first of them.
 import inspect
 import os
 import secrets
-import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
@@ -15,19 +14,25 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import trio
 from msgspec.structs import replace
 
+from ..auth.access import Access, Verify
 from ..protocol.errors import ResourceNotFound
-from ..protocol.model import Icon, Implementation, Json
 from ..protocol.revisions import PROFILES, REVISIONS, Revisions
-from .access import Access, Verify
-from .journal import Journal
-from .limits import Keeper, Limits, must_be_seconds
+from ..protocol.session import Call
+from ..protocol.types import Icon, Implementation, Json
+from .conversation import MessageObserver
+from .event_log import EventLog
+from .limiter import Limiter
+from .limits import Limits, must_be_seconds
 from .registry import Pages, Registry, in_pages_of
+from .request import Environment
 from .subscriptions import Subscriptions
-from .threads import Threads
+from .worker_threads import WorkerThreads
 
 if TYPE_CHECKING:
-    from ..transports.http.asgi import Application
-    from .offers import Completer, ServerPrompt, ServerResource, ServerTool
+    from .features.completion import Completer
+    from .features.prompts import ServerPrompt
+    from .features.resources import ServerResource
+    from .features.tools import ServerTool
 
 F = TypeVar("F", bound=Callable[..., Any])
 # The note on what a lifespan has raised, other than what came from the program that it served.
@@ -63,17 +68,23 @@ class Server:
         access: Access | Verify | None = None,
     ) -> None:
         if not (name and isinstance(name, str)):
-            raise TypeError(f"Server(name) wants a string, not {name!r}; tools go on with @server.tool")
+            raise TypeError(
+                f"Server(name) wants a string, not {name!r}; tools go on with @server.tool"
+            )
         for what, given, wanted in (
             ("instructions", instructions, str | None),
             ("secret", secret, str | bytes | None),
             ("limits", limits, Limits | None),
         ):
             if not isinstance(given, wanted):
-                raise TypeError(f"Server({what}) wants {wanted}, not {type(given).__name__}")
+                raise TypeError(
+                    f"Server({what}) wants {wanted}, not {type(given).__name__}"
+                )
         must_be_seconds(timeout, "Server(timeout)")
         must_be_seconds(grace, "Server(grace)", besides=0)
-        self.info = Implementation(name, version, title, description, icons, website_url)
+        self.info = Implementation(
+            name, version, title, description, icons, website_url
+        )
         self.instructions = instructions
         self.use_profile(profile)
         self.subscriptions = Subscriptions()
@@ -83,19 +94,23 @@ class Server:
         self.resources: Registry[ServerResource] = Registry("resource", cut, changed)
         self.templates: Registry[ServerResource] = Registry("resource", cut, changed)
         self.prompts: Registry[ServerPrompt] = Registry("prompt", cut, changed)
-        self.completers: dict[str, dict[str, Completer]] = {}  # by what they complete, and the argument
-        self.threads: Threads  # for functions that are not async, while it runs
-        self.waited: set[str] = set()  # the names of those tools that waited when they were last called
+        self.completers: dict[
+            str, dict[str, Completer]
+        ] = {}  # by what they complete, and the argument
+        # The names of the tools that waited when they were last called.
+        self.tools_that_wait: set[str] = set()
+        secret = secret or os.environ.get("MCP_TRIO_SECRET") or secrets.token_bytes(32)
+        secret = secret.encode() if isinstance(secret, str) else secret
         limits = limits or Limits()
-        self.use_limits(replace(limits, timeout=timeout or limits.timeout))
-        self.journal = Journal()
+        limits = replace(limits, timeout=timeout or limits.timeout)
+        self.environment = Environment(limits, secret)
+        self.limiter = Limiter(limits)
+        self.event_log = EventLog()
         self.grace = grace
-        self.lifespan_value: Any = None
         self._lifespan: Callable[[], AbstractAsyncContextManager[Any]] = nullcontext
         self.is_running = False
-        self.watch: Any = None  # what sees every message that passes, while there is a console
-        secret = secret or os.environ.get("MCP_TRIO_SECRET") or secrets.token_bytes(32)
-        self.secret = secret.encode() if isinstance(secret, str) else secret
+        # Called with every message of the conversations that begin from now on.
+        self.on_message: MessageObserver | None = None
         self.access = access if isinstance(access, Access | None) else Access(access)
 
     def __repr__(self) -> str:
@@ -104,13 +119,17 @@ class Server:
     def use_profile(self, profile: str | None) -> None:
         """Speak the revisions of a profile; None: all, as they are. Conversations that have begun stay as they are."""
         if profile is not None and profile not in PROFILES:
-            raise ValueError(f"profile {profile!r}: it is one of {', '.join(PROFILES)}, or none")
-        self.revisions = Revisions(self.info, self.instructions, PROFILES[profile] if profile else REVISIONS)
+            raise ValueError(
+                f"profile {profile!r}: it is one of {', '.join(PROFILES)}, or none"
+            )
+        self.revisions = Revisions(
+            self.info, self.instructions, PROFILES[profile] if profile else REVISIONS
+        )
 
     def use_limits(self, limits: Limits) -> None:
         """Hold everybody to these limits from now on; what was used up of others is forgotten."""
-        self.limits = limits
-        self.keeper = Keeper(limits)
+        self.environment.limits = limits
+        self.limiter = Limiter(limits)
 
     @overload
     def tool(self, function: F, /, **options: Any) -> F: ...
@@ -125,7 +144,7 @@ class Server:
         """
         if function is None:
             return partial(self.tool, **options)
-        from .offers import ServerTool
+        from .features.tools import ServerTool
 
         self.tools.add(ServerTool(function, **options))
         return function
@@ -135,7 +154,7 @@ class Server:
     def remove_tool(self, name: str) -> None:
         """Take a tool away, at any time; clients hear of it."""
         self.tools.remove(name)
-        self.waited.discard(name)
+        self.tools_that_wait.discard(name)
 
     def resource(self, uri: str, /, **options: Any) -> Callable[[F], F]:
         """Register a function as what a URI reads as; `{name}` in the URI is the function's argument.
@@ -143,12 +162,14 @@ class Server:
         Options: name, title, description, mime_type, size, icons, annotations, meta.
         """
         if not isinstance(uri, str):
-            raise TypeError(f"server.resource wants a URI first, as in @server.resource('notes://{{id}}'), not {uri!r}")
+            raise TypeError(
+                f"server.resource wants a URI first, as in @server.resource('notes://{{id}}'), not {uri!r}"
+            )
         return lambda function: self.add_resource(uri, function, **options)
 
     def add_resource(self, uri: str, function: F, **options: Any) -> F:
         """Register a resource, at any time; clients hear of it. Options as for `resource`."""
-        from .offers import ServerResource
+        from .features.resources import ServerResource
 
         resource = ServerResource(uri, function, **options)
         (self.templates if resource.template.names else self.resources).add(resource)
@@ -174,7 +195,7 @@ class Server:
         """
         if function is None:
             return partial(self.prompt, **options)
-        from .offers import ServerPrompt
+        from .features.prompts import ServerPrompt
 
         self.prompts.add(ServerPrompt(function, **options))
         return function
@@ -193,15 +214,21 @@ class Server:
         """
 
         def register(function: F) -> F:
-            from .offers import Completer
+            from .features.completion import Completer
 
             completed = self.prompts.get(of) or self.templates.get(of)
             if completed is None:
-                raise ValueError(f"server.complete({of!r}): there is no such prompt or resource template; add it first")
+                raise ValueError(
+                    f"server.complete({of!r}): there is no such prompt or resource template; add it first"
+                )
             if argument not in completed.properties:
-                raise ValueError(f"server.complete({of!r}, {argument!r}): it has {[*completed.properties] or 'none'}")
+                raise ValueError(
+                    f"server.complete({of!r}, {argument!r}): it has {[*completed.properties] or 'none'}"
+                )
             if argument in self.completers.get(of, ()):
-                raise ValueError(f"server.complete({of!r}, {argument!r}): this argument has a completer already")
+                raise ValueError(
+                    f"server.complete({of!r}, {argument!r}): this argument has a completer already"
+                )
             self.completers.setdefault(of, {})[argument] = Completer(function, argument)
             return function
 
@@ -210,11 +237,19 @@ class Server:
     def lifespan(self, function: F) -> F:
         """Register an async generator function: entered once a process, its value is `ctx.lifespan`."""
         if not inspect.isasyncgenfunction(inspect.unwrap(function)):
-            raise TypeError(f"@server.lifespan goes on an async function that yields once, not on {function!r}")
+            raise TypeError(
+                f"@server.lifespan goes on an async function that yields once, not on {function!r}"
+            )
         if self._lifespan is not nullcontext:
             raise ValueError("this server has a lifespan already")
-        enter = asynccontextmanager(function) if inspect.isasyncgenfunction(function) else function
-        self._lifespan = partial(enter, *[self] * len(inspect.signature(function).parameters))
+        enter = (
+            asynccontextmanager(function)
+            if inspect.isasyncgenfunction(function)
+            else function
+        )
+        self._lifespan = partial(
+            enter, *[self] * len(inspect.signature(function).parameters)
+        )
         return function
 
     @asynccontextmanager
@@ -228,18 +263,37 @@ class Server:
             return
         self.is_running = True
         try:
-            async with self._lifespan() as self.lifespan_value:
+            async with self._lifespan() as self.environment.lifespan_value:
                 self.subscriptions.token = trio.lowlevel.current_trio_token()
-                self.threads = Threads(self.limits.max_in_flight)
+                threads = WorkerThreads(self.limits.max_in_flight)
+                self.environment.worker_threads = threads
                 yield
                 self.subscriptions.token = None
         except Exception as error:
-            if self.subscriptions.token is None:  # else it comes from the program that is served
+            if (
+                self.subscriptions.token is None
+            ):  # else it comes from the program that is served
                 error.add_note(LIFESPAN_FAILED)
             raise
         finally:
-            self.subscriptions.token = self.lifespan_value = None
+            self.subscriptions.token = None
+            self.environment.lifespan_value = None
             self.is_running = False
+
+    @property
+    def limits(self) -> Limits:
+        """What the server lets in."""
+        return self.environment.limits
+
+    def note_that_it_waits(self, call: Call) -> None:
+        """Remember that this call of a tool has waited."""
+        if call.method == "tools/call":
+            self.tools_that_wait.add(call.params.name)
+
+    def note_that_it_did_not_wait(self, call: Call) -> None:
+        """Remember that this call of a tool has not waited."""
+        if call.method == "tools/call":
+            self.tools_that_wait.discard(call.params.name)
 
     def features(self) -> dict[str, Json]:
         """The capabilities, as the newest revision names them."""
@@ -254,34 +308,11 @@ class Server:
 
     def find_resource(self, uri: str) -> "ServerResource":
         """What reads a URI: the resource of that name, else the first template that it matches."""
-        matching = (template for template in list(self.templates.values()) if template.template.match(uri) is not None)
+        matching = (
+            template
+            for template in list(self.templates.values())
+            if template.template.match(uri) is not None
+        )
         if (found := self.resources.get(uri) or next(matching, None)) is None:
             raise ResourceNotFound(uri)
         return found
-
-    async def serve(self, **where: Any) -> None:
-        """Serve until the input ends or the process is told to stop: `stdio=True`, `http="127.0.0.1:8000"`, or both.
-
-        `console=8080` adds a page for people. With `http` go `path`, `allowed_hosts`, `allowed_origins`, `cors` and
-        `tls=(certificate, key)`.
-        """
-        from ..serve import serve
-
-        await serve(self, **where)
-
-    def asgi(self, path: str = "/mcp", **options: Any) -> "Application":
-        """What `serve` has on HTTP as an ASGI 3 application, alone or mounted in one that runs on trio.
-
-        `path` is the endpoint's as clients see it. Options: `allowed_hosts`, `allowed_origins`, `cors`. An application
-        that mounts it enters `server.running()` in its own lifespan, as mounted ones are not told of it.
-        """
-        from ..transports.http.asgi import Application
-
-        return Application(self, path, **options)
-
-    def run(self) -> None:
-        """Serve on standard input and output, from a program that is not async itself."""
-        if trio.lowlevel.in_trio_run() or threading.current_thread() is not threading.main_thread():
-            advice = "where one runs already: await server.serve(stdio=True)"
-            raise RuntimeError(f"Server.run() starts a loop in the main thread, as signals come there; {advice}")
-        trio.run(lambda: self.serve(stdio=True))

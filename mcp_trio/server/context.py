@@ -8,36 +8,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import trio
 
-from ..protocol.clean import clean
+from ..auth.principal import Principal
 from ..protocol.jsonrpc import encode
-from ..protocol.model import Json, PromptMessage
 from ..protocol.revisions.base import LEVELS
-from .access import Principal
+from ..protocol.sanitize import clean
+from ..protocol.types import Json, PromptMessage
+from .request import Request
 
 if TYPE_CHECKING:
-    from .ask import Asking, Elicited, Question, Root, Sampled
-    from .dispatch import Request
+    from .client_requests import ClientRequests, Elicited, Question, Root, Sampled
 
 T = TypeVar("T")
-
-
-class ToolError(Exception):
-    """A failure that the client and its model are told of, in these words. Any other exception is masked."""
-
-
-class TimedOut(ToolError):
-    """It took longer than it may."""
-
-
-class AskFailed(Exception):
-    """The client answered a question with an error, or can no longer answer it."""
-
-
-class Unanswered(BaseException):
-    """Ends a function whose questions have to go out in its `result`. No `except Exception` may stop it."""
-
-    def __init__(self, result: Callable[[], bytes]) -> None:
-        self.result = result
 
 
 class Context:
@@ -48,12 +29,12 @@ class Context:
     whose behalf it comes: the owner of the process, or over HTTP whose token it is, and None where none is asked for.
     """
 
-    def __init__(self, request: "Request") -> None:
+    def __init__(self, request: Request) -> None:
         self._request = request
         self._progress = -inf
         self.revision: str = request.call.revision.name
         self.principal: Principal | None = request.principal
-        self.lifespan: Any = request.server.lifespan_value
+        self.lifespan: Any = request.environment.lifespan_value
 
     @property
     def meta(self) -> Json:
@@ -61,13 +42,20 @@ class Context:
         meta: Json = msgspec.json.decode(self._request.call.raw).get("_meta", {})
         return meta
 
-    async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+    async def progress(
+        self, done: float, total: float | None = None, message: str | None = None
+    ) -> None:
         """Tell the client how far the request is, if it wants to know. What does not increase is not told."""
         token = self._request.call.params.meta.progress_token
         if token is not msgspec.UNSET and self._progress < done < inf:
             self._progress = done
             known = total if total is not None and isfinite(total) else None
-            params = {"progressToken": token, "progress": done, "total": known, "message": message}
+            params = {
+                "progressToken": token,
+                "progress": done,
+                "total": known,
+                "message": message,
+            }
             self._request.tell("notifications/progress", params)
         await self._let_others()
 
@@ -76,35 +64,53 @@ class Context:
         if level not in LEVELS:
             raise ValueError(f"log level {level!r}: it is one of {', '.join(LEVELS)}")
         call, session = self._request.call, self._request.conversation.session
-        wanted = (session.log_level or "info") if call.revision.opens else call.params.meta.log_level
+        wanted = (
+            (session.log_level or "info")
+            if call.revision.opens
+            else call.params.meta.log_level
+        )
         if wanted and LEVELS.index(level) >= LEVELS.index(wanted):
             # Any JSON goes out as it is: null too, and a user's own structs.
             said = msgspec.Raw(encode(clean(data) if isinstance(data, str) else data))
-            params = {"level": call.revision.levels[level], "logger": logger, "data": said}
+            params = {
+                "level": call.revision.levels[level],
+                "logger": logger,
+                "data": said,
+            }
             self._request.tell("notifications/message", params)
         await self._let_others()
 
-    async def elicit(self, message: str, schema: type[T], *, key: str | None = None) -> "Elicited[T]":
+    async def elicit(
+        self, message: str, schema: type[T], *, key: str | None = None
+    ) -> "Elicited[T]":
         """Ask the user to fill in a form with the fields of a flat dataclass, Struct or TypedDict."""
-        from .ask import Elicit
+        from .client_requests import Elicit
 
         return (await self._questions.all(Elicit(message, schema, key=key)))[0]
 
-    async def elicit_url(self, message: str, url: str, id: str, *, key: str | None = None) -> "Elicited[None]":
+    async def elicit_url(
+        self, message: str, url: str, id: str, *, key: str | None = None
+    ) -> "Elicited[None]":
         """Ask the user to visit a page. Accepted means that the user has agreed to, not that it is done."""
-        from .ask import ElicitUrl
+        from .client_requests import ElicitUrl
 
         return (await self._questions.all(ElicitUrl(message, url, id, key=key)))[0]
 
-    async def sample(self, messages: str | list[PromptMessage], *, max_tokens: int, **options: Any) -> "Sampled":
+    async def sample(
+        self, messages: str | list[PromptMessage], *, max_tokens: int, **options: Any
+    ) -> "Sampled":
         """Have the client's model say something; `options` are those of `Sample`."""
-        from .ask import Sample
+        from .client_requests import Sample
 
-        return (await self._questions.all(Sample(messages, max_tokens=max_tokens, **options)))[0]
+        return (
+            await self._questions.all(
+                Sample(messages, max_tokens=max_tokens, **options)
+            )
+        )[0]
 
     async def roots(self, *, key: str | None = None) -> "list[Root]":
         """The places that the client lets the server work in."""
-        from .ask import Roots
+        from .client_requests import Roots
 
         return (await self._questions.all(Roots(key=key)))[0]
 
@@ -124,15 +130,17 @@ class Context:
 
         That is for long work over HTTP. Where a client cannot come back, nothing happens.
         """
-        if let_go := getattr(self._request.channel, "let_go", None):  # only HTTP's channels have it
+        if let_go := getattr(
+            self._request.channel, "let_go", None
+        ):  # only HTTP's channels have it
             let_go(round(retry * 1000))
         await self._let_others()
 
     @cached_property
-    def _questions(self) -> "Asking":
-        from .ask import Asking  # most servers never ask
+    def _questions(self) -> "ClientRequests":
+        from .client_requests import ClientRequests  # most servers never ask
 
-        return Asking(self._request)
+        return ClientRequests(self._request)
 
     async def _let_others(self) -> None:
         await self._request.channel.drained()

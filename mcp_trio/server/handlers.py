@@ -1,145 +1,206 @@
-"""Method -> what answers it: from a request to its encoded result; to none where there is nothing to say in it."""
+"""The function that answers each method, and the one that acts on each notification.
 
+A handler turns a request into its encoded result. None stands for an empty result.
+"""
+
+import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from sys import intern
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from msgspec import MsgspecError
+
+from ..protocol import params as protocol_params
 from ..protocol.errors import InvalidParams, MethodNotFound, ResourceNotFound
 from ..protocol.jsonrpc import encode
-from ..protocol.model import BlobContents, Completion, PromptResult, Text, TextContents, ToolResult
 from ..protocol.params import VENDOR, PromptReference
-from .fitting import fitted
+from ..protocol.session import Notice
+from ..protocol.types import (
+    BlobContents,
+    Completion,
+    PromptResult,
+    Text,
+    TextContents,
+    ToolResult,
+)
+from .app import Server
+from .conversation import Conversation
 from .registry import Registry
+from .request import Request
+from .truncate import truncate_result
 
-if TYPE_CHECKING:
-    from .dispatch import Request
+log = logging.getLogger("mcp_trio")
 
-
-async def introduce(request: "Request") -> bytes:
-    """Say what is spoken and offered."""
-    call, features, versions = request.call, request.server.features(), request.server.revisions.names
-    if call.revision.opens:
-        request.conversation.session.offered = intern(" ".join(features))  # one for all sessions
-    return encode(call.revision.introduction(call.method, features, versions))
+Handler = Callable[[Server, Request], Awaitable[bytes | None]]
 
 
-async def ping(request: "Request") -> None:
-    """Be there."""
+# Requests
 
 
-async def list_items(what: str, request: "Request") -> bytes:
-    """List what the server has of a kind; where templates have no list of their own, they stand beside resources."""
-    registry: Registry[Any] = getattr(request.server, what)
-    revision, cursor = request.call.revision, request.call.params.cursor or None
-    _offered(request, registry.feature)
-    if what == "resources" and "resources/templates/list" not in revision.requests:
-        templates = [item.listed for item in list(request.server.templates.values())]
+async def introduce(server: Server, request: Request) -> bytes:
+    """Say which revisions the server speaks and which features it has."""
+    revision = request.call.revision
+    features = server.features()
+    if revision.opens:
+        # Interned, so that all sessions share one string.
+        request.conversation.session.offered = intern(" ".join(features))
+    versions = server.revisions.names
+    return encode(revision.introduction(request.call.method, features, versions))
+
+
+async def ping(server: Server, request: Request) -> None:
+    """Answer a ping."""
+
+
+async def list_items(kind: str, server: Server, request: Request) -> bytes:
+    """List tools, resources, templates or prompts."""
+    registry: Registry[Any] = getattr(server, kind)
+    revision = request.call.revision
+    cursor = request.call.params.cursor or None
+    _require(server, registry.feature)
+    if kind == "resources" and "resources/templates/list" not in revision.requests:
+        # This revision has templates in the same list.
         resources = [item.listed for item in list(registry.values())]
-        return encode(revision.listing({what: resources, "resourceTemplates": templates}, None))
-    key = "resourceTemplates" if what == "templates" else what
+        templates = [item.listed for item in list(server.templates.values())]
+        items = {"resources": resources, "resourceTemplates": templates}
+        return encode(revision.listing(items, None))
+    key = "resourceTemplates" if kind == "templates" else kind
     return registry.listing(revision, key, cursor, request.principal)
 
 
-async def call_tool(request: "Request") -> bytes:
+async def call_tool(server: Server, request: Request) -> bytes:
     """Call a tool."""
-    params, revision, server = request.call.params, request.call.revision, request.server
-    tool, keeper = server.tools.find(params.name, request.principal), server.keeper
-    if keeper.total or keeper.rate or tool.is_limited:
-        keeper.admit(request, tool)
+    params = request.call.params
+    revision = request.call.revision
+    tool = server.tools.find(params.name, request.principal)
+    limiter = server.limiter
+    if limiter.total or limiter.rate or tool.is_limited:
+        limiter.admit(request, tool)
     result = await tool.run(request, params.arguments)
     most = tool.max_result or server.limits.max_result
     if isinstance(result, str):
-        if len(encoded := revision.encode_text(result)) <= most:
+        encoded = revision.encode_text(result)
+        if len(encoded) <= most:
             return encoded
         result = ToolResult([Text(result)])
-    return fitted(result, lambda made: encode(revision.tool_result(made)), most, tool.label)
+
+    def write(result: ToolResult) -> bytes:
+        return encode(revision.tool_result(result))
+
+    return truncate_result(result, write, most, tool.label)
 
 
-async def read_resource(request: "Request") -> bytes:
+async def read_resource(server: Server, request: Request) -> bytes:
     """Read a resource."""
-    _offered(request, "resources")
-    uri, revision = request.call.params.uri, request.call.revision
-    request.server.keeper.check(request)
-    contents = await request.server.find_resource(uri).read(request, uri)
+    _require(server, "resources")
+    uri = request.call.params.uri
+    revision = request.call.revision
+    server.limiter.check(request)
+    contents = await server.find_resource(uri).read(request, uri)
 
     def write(contents: list[TextContents | BlobContents]) -> bytes:
-        return encode(revision.result({"contents": revision.shape(contents)}, cacheable=True))
+        shaped = {"contents": revision.shape(contents)}
+        return encode(revision.result(shaped, cacheable=True))
 
-    return fitted(list(contents), write, request.server.limits.max_result, f"resource {uri}")
+    most = server.limits.max_result
+    return truncate_result(list(contents), write, most, f"resource {uri}")
 
 
-async def subscribe(request: "Request") -> None:
-    """Have the client hear of a resource's changes."""
+async def subscribe(server: Server, request: Request) -> None:
+    """Subscribe the client to a resource's updates."""
     uri = request.call.params.uri
-    request.server.find_resource(uri)
-    request.server.subscriptions.subscribe(request.conversation, uri)
+    server.find_resource(uri)
+    server.subscriptions.subscribe(request.conversation, uri)
 
 
-async def unsubscribe(request: "Request") -> None:
-    """Have it hear no more."""
-    request.server.subscriptions.unsubscribe(request.conversation, request.call.params.uri)
+async def unsubscribe(server: Server, request: Request) -> None:
+    """End the client's subscription to a resource's updates."""
+    uri = request.call.params.uri
+    server.subscriptions.unsubscribe(request.conversation, uri)
 
 
-async def get_prompt(request: "Request") -> bytes:
+async def get_prompt(server: Server, request: Request) -> bytes:
     """Fill in a prompt."""
-    _offered(request, "prompts")
-    params, revision = request.call.params, request.call.revision
-    prompt = request.server.prompts.find(params.name)
-    request.server.keeper.check(request)
+    _require(server, "prompts")
+    params = request.call.params
+    revision = request.call.revision
+    prompt = server.prompts.find(params.name)
+    server.limiter.check(request)
     filled = await prompt.fill(request, params.arguments)
 
     def write(filled: PromptResult) -> bytes:
         return encode(revision.result(revision.shape(filled), filled.meta))
 
-    return fitted(filled, write, request.server.limits.max_result, prompt.label)
+    return truncate_result(filled, write, server.limits.max_result, prompt.label)
 
 
-async def complete(request: "Request") -> bytes:
-    """Complete an argument; one that nothing is known of has no completions."""
-    server, params, revision = request.server, request.call.params, request.call.revision
-    if isinstance(params.ref, PromptReference):
-        name = server.prompts.find(params.ref.name).name
-    elif (name := params.ref.uri) not in server.templates and name not in server.resources:
-        raise ResourceNotFound(name)
+async def complete(server: Server, request: Request) -> bytes:
+    """Complete an argument. An argument without a completer has no completions."""
+    params = request.call.params
+    revision = request.call.revision
+    name = _completed_item(server, params.ref)
+    completer = server.completers.get(name, {}).get(params.argument.name)
     completion = Completion([])
-    if (completer := server.completers.get(name, {}).get(params.argument.name)) is not None:
-        server.keeper.check(request)
-        completion = await completer.complete(request, params.argument.value, params.context.arguments)
+    if completer is not None:
+        server.limiter.check(request)
+        completion = await completer.complete(
+            request, params.argument.value, params.context.arguments
+        )
 
     def write(completion: Completion) -> bytes:
         return encode(revision.result({"completion": revision.shape(completion)}))
 
-    return fitted(completion, write, server.limits.max_result, f"the completion of {name}")
+    most = server.limits.max_result
+    return truncate_result(completion, write, most, f"the completion of {name}")
 
 
-async def set_level(request: "Request") -> None:
-    """Set from which level on the client wants log messages."""
+def _completed_item(server: Server, reference: Any) -> str:
+    """Return the name of the prompt or the URI of the resource that is completed."""
+    if isinstance(reference, PromptReference):
+        return server.prompts.find(reference.name).name
+    uri: str = reference.uri
+    if uri not in server.templates and uri not in server.resources:
+        raise ResourceNotFound(uri)
+    return uri
+
+
+async def set_level(server: Server, request: Request) -> None:
+    """Set the lowest level of log messages that the client gets."""
     level = request.call.params.level
-    if level not in (known := sorted(set(request.call.revision.levels.values()))):
-        raise InvalidParams(f"Invalid params: $.params.level: {level!r} is none of {', '.join(known)}")
+    known = sorted(set(request.call.revision.levels.values()))
+    if level not in known:
+        expected = ", ".join(known)
+        raise InvalidParams(
+            f"Invalid params: $.params.level: {level!r} is none of {expected}"
+        )
     request.conversation.session.log_level = level
 
 
-async def listen(request: "Request") -> bytes:
-    """Tell the client what it wants to hear of, until either side ends it."""
-    wanted, features = request.call.params.notifications, request.server.features()
+async def listen(server: Server, request: Request) -> bytes:
+    """Send the client the changes that it asked for, until either side ends it."""
+    wanted = request.call.params.notifications
+    features = server.features()
     if "prompts" not in features:
         wanted.prompts_list_changed = False
     if "resources" not in features:
-        wanted.resources_list_changed, wanted.resource_subscriptions = False, []
-    request.server.keeper.check(request)
-    await request.server.subscriptions.listen(request, wanted)
-    return encode(request.call.revision.result({}, {VENDOR + "subscriptionId": request.call.id}))
+        wanted.resources_list_changed = False
+        wanted.resource_subscriptions = []
+    server.limiter.check(request)
+    await server.subscriptions.listen(request, wanted)
+    meta = {VENDOR + "subscriptionId": request.call.id}
+    return encode(request.call.revision.result({}, meta))
 
 
-def _offered(request: "Request", feature: str) -> None:
-    if feature not in request.server.features():
+def _require(server: Server, feature: str) -> None:
+    """Refuse a request for a feature that this server does not have."""
+    if feature not in server.features():
         reason = f"Server does not support the {feature} capability"
-        raise MethodNotFound(f"{feature.capitalize()} not supported", data={"reason": reason})
+        message = f"{feature.capitalize()} not supported"
+        raise MethodNotFound(message, data={"reason": reason})
 
 
-HANDLERS: dict[str, Callable[["Request"], Awaitable[bytes | None]]] = {
+HANDLERS: dict[str, Handler] = {
     "initialize": introduce,
     "server/discover": introduce,
     "ping": ping,
@@ -156,3 +217,30 @@ HANDLERS: dict[str, Callable[["Request"], Awaitable[bytes | None]]] = {
     "logging/setLevel": set_level,
     "subscriptions/listen": listen,
 }
+
+
+# Notifications
+
+
+def handle_notification(
+    server: Server, conversation: Conversation, notice: Notice
+) -> None:
+    """Act on a notification of the client; ignore those that need nothing done."""
+    if notice.method == "notifications/initialized":
+        server.subscriptions.opened(conversation)
+    elif notice.method == "notifications/cancelled":
+        _cancel(conversation, notice)
+
+
+def _cancel(conversation: Conversation, notice: Notice) -> None:
+    """Cancel a request. As specified, ignore unknown and malformed cancellations."""
+    try:
+        params = protocol_params.decode(notice.method, notice.raw)
+    except MsgspecError:
+        return
+    scope = conversation.cancel_scopes.get(params.request_id)
+    if scope is not None:
+        log.debug(
+            "request %r cancelled by the client: %s", params.request_id, params.reason
+        )
+        scope.cancel()

@@ -6,22 +6,23 @@ from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..auth.principal import NO_SCOPES, Principal
 from ..protocol.errors import InvalidParams
 from ..protocol.jsonrpc import encode
 from ..protocol.revisions import Revision
-from .access import Principal
 
 if TYPE_CHECKING:
-    from .offers import Function
+    from .features.feature import Feature
 
-T = TypeVar("T", bound="Function")
-NO_SCOPES: frozenset[str] = frozenset()
+T = TypeVar("T", bound="Feature")
 # Encoded lists that are kept: tokens may have any mix of scopes.
 MOST_KEPT = 100
 # A way to cut a list: what belongs on the page at a cursor, and the cursor of the next.
 #
 # The items come with their numbers, which stay theirs while others come and go.
-Pages = Callable[[Sequence[tuple[int, Any]], str | None], tuple[Sequence[Any], str | None]]
+Pages = Callable[
+    [Sequence[tuple[int, Any]], str | None], tuple[Sequence[Any], str | None]
+]
 
 
 class Registry(dict[str, T]):
@@ -39,7 +40,9 @@ class Registry(dict[str, T]):
     def add(self, item: T) -> None:
         """Add one; a name can be taken once."""
         if item.name in self:
-            raise ValueError(f"there is a {self._kind} {item.name!r} already; remove it, or name this one otherwise")
+            raise ValueError(
+                f"there is a {self._kind} {item.name!r} already; remove it, or name this one otherwise"
+            )
         item.number = next(self._numbers)
         self[item.name] = item
         self.scopes |= item.scopes
@@ -51,14 +54,21 @@ class Registry(dict[str, T]):
         if name not in self:
             raise KeyError(f"there is no {self._kind} {name!r}")
         if self.pop(name).scopes:
-            self.scopes = NO_SCOPES.union(*(item.scopes for item in list(self.values())))
+            self.scopes = NO_SCOPES.union(
+                *(item.scopes for item in list(self.values()))
+            )
         self._encoded.clear()
         self._changed(self.feature)
 
     def get_for(self, principal: Principal | None, name: str) -> T | None:
         """The one of that name, where there is one that the principal may know of."""
         item = self.get(name)
-        return None if item is None or (item.scopes and item.scopes != _held(principal, item.scopes)) else item
+        return (
+            None
+            if item is None
+            or (item.scopes and item.scopes != _held(principal, item.scopes))
+            else item
+        )
 
     def find(self, name: str, principal: Principal | None = None) -> T:
         """The same. Raises InvalidParams where there is none."""
@@ -67,7 +77,13 @@ class Registry(dict[str, T]):
             raise InvalidParams(f"Unknown {self._kind}: {name}")
         return item
 
-    def listing(self, revision: Revision, key: str, cursor: str | None, principal: Principal | None = None) -> bytes:
+    def listing(
+        self,
+        revision: Revision,
+        key: str,
+        cursor: str | None,
+        principal: Principal | None = None,
+    ) -> bytes:
         """The page at a cursor as it goes out, under its key. Raises InvalidParams for a cursor that is not ours.
 
         It is encoded once for each revision, and what different principals may know of, until the list changes. Only
@@ -79,8 +95,12 @@ class Registry(dict[str, T]):
             return self._encoded[kept_as]
         shown = [item for item in list(self.values()) if item.scopes <= held]
         numbered = [(item.number, item) for item in shown]
-        items, following = self._pages(numbered, cursor) if revision.pages else (shown, None)
-        encoded = encode(revision.listing({key: [item.listed for item in items]}, following))
+        items, following = (
+            self._pages(numbered, cursor) if revision.pages else (shown, None)
+        )
+        encoded = encode(
+            revision.listing({key: [item.listed for item in items]}, following)
+        )
         if not cursor:
             if len(self._encoded) >= MOST_KEPT:
                 del self._encoded[next(iter(self._encoded))]
@@ -96,13 +116,21 @@ def _held(principal: Principal | None, scopes: frozenset[str]) -> frozenset[str]
 def in_pages_of(size: int | None) -> Pages:
     """Pages of so many items; None: all on one."""
     if size is not None and (type(size) is not int or size < 1):
-        raise ValueError(f"a page is a number of items, at least one item, not {size!r}")
+        raise ValueError(
+            f"a page is a number of items, at least one item, not {size!r}"
+        )
 
-    def page(items: Sequence[tuple[int, Any]], cursor: str | None) -> tuple[Sequence[Any], str | None]:
+    def page(
+        items: Sequence[tuple[int, Any]], cursor: str | None
+    ) -> tuple[Sequence[Any], str | None]:
         after = _number(cursor) if cursor else 0
         left = [(number, item) for number, item in items if number > after]
         shown = left[:size]
-        following = urlsafe_b64encode(b"after:%d" % shown[-1][0]).decode() if len(shown) < len(left) else None
+        following = (
+            urlsafe_b64encode(b"after:%d" % shown[-1][0]).decode()
+            if len(shown) < len(left)
+            else None
+        )
         return [item for _, item in shown], following
 
     return page

@@ -1,16 +1,13 @@
 """Who hears of what: changed lists and changed resources, in both eras."""
 
-from typing import TYPE_CHECKING
-
 import trio
 from msgspec import Struct, to_builtins
 
 from ..protocol.errors import InvalidParams, InvalidRequest
-from ..protocol.model import Json
 from ..protocol.params import VENDOR, Filter
-
-if TYPE_CHECKING:
-    from .dispatch import Conversation, Request
+from ..protocol.types import Json
+from .conversation import Conversation
+from .request import Request
 
 # Resources that one session may subscribe to: a template matches as many URIs as a client can think of.
 MOST_SUBSCRIPTIONS = 1_000
@@ -23,46 +20,59 @@ Topic = tuple[str, str | None]
 class Listener:
     """One `subscriptions/listen` request, while it lasts."""
 
-    def __init__(self, request: "Request", wanted: Filter) -> None:
+    def __init__(self, request: Request, wanted: Filter) -> None:
         self.request = request
         self.ended = trio.Event()
-        self.topics: set[Topic] = {(kind, None) for kind in KINDS if getattr(wanted, f"{kind}_list_changed")}
+        self.topics: set[Topic] = {
+            (kind, None) for kind in KINDS if getattr(wanted, f"{kind}_list_changed")
+        }
         self.topics |= {("resources", uri) for uri in wanted.resource_subscriptions}
 
     def tell(self, method: str, params: Json) -> None:
         """Send a notification that names this subscription."""
-        self.request.tell(method, {"_meta": {VENDOR + "subscriptionId": self.request.call.id}, **params})
+        self.request.tell(
+            method,
+            {"_meta": {VENDOR + "subscriptionId": self.request.call.id}, **params},
+        )
 
 
 class Subscriptions(Struct, eq=False):
     """All that listen to one server. `changed` may be called from any thread."""
 
-    token: trio.lowlevel.TrioToken | None = None  # of the loop in which the conversations run
-    _conversations: "dict[Conversation, dict[str, None]]" = {}  # in order; what each subscribes to
+    token: trio.lowlevel.TrioToken | None = (
+        None  # of the loop in which the conversations run
+    )
+    _conversations: dict[
+        Conversation, dict[str, None]
+    ] = {}  # in order; what each subscribes to
     _listeners: dict[Listener, None] = {}
     _changed: dict[Topic, None] = {}
 
-    def opened(self, conversation: "Conversation") -> None:
+    def opened(self, conversation: Conversation) -> None:
         """A client that opened a session is ready to hear."""
         self._conversations.setdefault(conversation, {})
 
-    def closed(self, conversation: "Conversation") -> None:
+    def closed(self, conversation: Conversation) -> None:
         """A client is gone, or sends no more: what it listens to ends."""
         self._conversations.pop(conversation, None)
         for listener in self._listeners:
             if listener.request.conversation is conversation:
                 listener.ended.set()
 
-    def subscribe(self, conversation: "Conversation", uri: str) -> None:
+    def subscribe(self, conversation: Conversation, uri: str) -> None:
         """A client that opened a session wants to hear of a resource."""
         if conversation.session.revision is None:
-            raise InvalidRequest("Invalid request: a session is wanted, to be told in that a resource has changed")
+            raise InvalidRequest(
+                "Invalid request: a session is wanted, to be told in that a resource has changed"
+            )
         uris = self._conversations.setdefault(conversation, {})
         if len(uris) >= MOST_SUBSCRIPTIONS:
-            raise InvalidParams(f"{MOST_SUBSCRIPTIONS} resources are subscribed to; unsubscribe from some first")
+            raise InvalidParams(
+                f"{MOST_SUBSCRIPTIONS} resources are subscribed to; unsubscribe from some first"
+            )
         uris[uri] = None
 
-    def unsubscribe(self, conversation: "Conversation", uri: str) -> None:
+    def unsubscribe(self, conversation: Conversation, uri: str) -> None:
         """It wants to hear no more."""
         self._conversations.get(conversation, {}).pop(uri, None)
 
@@ -71,10 +81,13 @@ class Subscriptions(Struct, eq=False):
         for listener in self._listeners:
             listener.ended.set()
 
-    async def listen(self, request: "Request", wanted: Filter) -> None:
+    async def listen(self, request: Request, wanted: Filter) -> None:
         """Be a listener until it is ended or cancelled."""
         listener = Listener(request, wanted)
-        listener.tell("notifications/subscriptions/acknowledged", {"notifications": to_builtins(wanted)})
+        listener.tell(
+            "notifications/subscriptions/acknowledged",
+            {"notifications": to_builtins(wanted)},
+        )
         self._listeners[listener] = None
         try:
             await listener.ended.wait()
@@ -94,7 +107,11 @@ class Subscriptions(Struct, eq=False):
     def _tell(self) -> None:
         changed, self._changed = self._changed, {}
         for kind, uri in list(changed):  # another thread may add to it still
-            method = "notifications/resources/updated" if uri is not None else f"notifications/{kind}/list_changed"
+            method = (
+                "notifications/resources/updated"
+                if uri is not None
+                else f"notifications/{kind}/list_changed"
+            )
             params = {} if uri is None else {"uri": uri}
             for conversation, uris in list(self._conversations.items()):
                 is_open = kind in conversation.session.offered.split()

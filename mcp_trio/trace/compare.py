@@ -15,7 +15,12 @@ ABSENT: Any = msgspec.UNSET
 # Characters that are shown of a long text, from shortly before the place where it differs.
 AROUND = 60
 
-_KINDS: dict[type, str] = {bool: "true or false", str: "a string", list: "an array", dict: "an object"}
+_KINDS: dict[type, str] = {
+    bool: "true or false",
+    str: "a string",
+    list: "an array",
+    dict: "an object",
+}
 _KINDS |= dict.fromkeys([int, float], "a number")
 
 
@@ -29,12 +34,17 @@ class Difference(NamedTuple):
     @property
     def path(self) -> str:
         """The place as people write it: `$.result.content[0].text`."""
-        return "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.place)
+        return "$" + "".join(
+            f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.place
+        )
 
     @property
     def pointer(self) -> str:
         """The place as a JSON Pointer that holds for each item of an array."""
-        parts = ["*" if isinstance(part, int) else part.replace("~", "~0").replace("/", "~1") for part in self.place]
+        parts = [
+            "*" if isinstance(part, int) else part.replace("~", "~0").replace("/", "~1")
+            for part in self.place
+        ]
         return "".join(f"/{part}" for part in parts)
 
     @property
@@ -50,7 +60,14 @@ class Difference(NamedTuple):
     def values(self) -> tuple[str, str]:
         """Both values for people; of long texts the part in which they differ."""
         old, new = map(shown, (self.old, self.new))
-        same = next((at for at, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), 0)
+        same = next(
+            (
+                at
+                for at, pair in enumerate(zip(old, new, strict=False))
+                if pair[0] != pair[1]
+            ),
+            0,
+        )
         return _part(old, same), _part(new, same)
 
 
@@ -71,7 +88,9 @@ def _kind(value: Any) -> str:
 
 def parts(pointer: str) -> list[str]:
     """A JSON Pointer, cut into its parts."""
-    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
+    return [
+        part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]
+    ]
 
 
 def at(value: Any, place: Sequence[str | int]) -> Any:
@@ -84,13 +103,17 @@ def at(value: Any, place: Sequence[str | int]) -> Any:
     return value
 
 
-def differences(old: Any, new: Any, ignored: Pointers = (), place: Place = ()) -> Iterator[Difference]:
+def differences(
+    old: Any, new: Any, ignored: Pointers = (), place: Place = ()
+) -> Iterator[Difference]:
     """Each place where the two differ, but for what the pointers lead to and what is below it."""
     if not all(ignored):
         return
     if (places := _places(old, new)) is not None:
         for part in places:
-            yield from differences(at(old, [part]), at(new, [part]), _below(ignored, part), (*place, part))
+            yield from differences(
+                at(old, [part]), at(new, [part]), _below(ignored, part), (*place, part)
+            )
     elif _kind(old) != _kind(new) or old is ABSENT or new is ABSENT or old != new:
         yield Difference(place, old, new)
 
@@ -101,7 +124,10 @@ def merged(old: Any, new: Any, ignored: Pointers) -> Any:
         return old
     if (places := _places(old, new)) is None:
         return new
-    pairs = [(part, merged(at(old, [part]), at(new, [part]), _below(ignored, part))) for part in places]
+    pairs = [
+        (part, merged(at(old, [part]), at(new, [part]), _below(ignored, part)))
+        for part in places
+    ]
     there = {part: value for part, value in pairs if value is not ABSENT}
     return there if isinstance(new, dict) else list(there.values())
 
@@ -110,7 +136,11 @@ def _places(old: Any, new: Any) -> Sequence[str | int] | None:
     """What to go on with, where both are objects or both arrays."""
     if isinstance(old, dict) and isinstance(new, dict):
         return list(dict.fromkeys([*old, *new]))
-    return range(max(len(old), len(new))) if isinstance(old, list) and isinstance(new, list) else None
+    return (
+        range(max(len(old), len(new)))
+        if isinstance(old, list) and isinstance(new, list)
+        else None
+    )
 
 
 def _below(ignored: Pointers, part: str | int) -> Pointers:

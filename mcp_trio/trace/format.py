@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-from ..loading import Problem
+from ..load_spec import UsageError
 
 VERSION = 1
 # What decoding raises where the data are not what is wanted.
@@ -16,7 +16,7 @@ Transport = Literal["stdio", "http", "sse", "ws"]
 Sender = Literal["client", "server"]
 
 
-class BadTrace(Problem):
+class BadTrace(UsageError):
     """A file is no trace, or not a whole one: says which, in which line, and why."""
 
     def __init__(self, problem: str, whole: "Trace | None" = None) -> None:
@@ -41,7 +41,9 @@ class Header(Struct, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         for pointer in self.ignore:
             if not pointer.startswith("/"):
-                raise ValueError(f"ignore: {pointer!r} is no JSON Pointer, which begins with /")
+                raise ValueError(
+                    f"ignore: {pointer!r} is no JSON Pointer, which begins with /"
+                )
 
 
 class Http(Struct, omit_defaults=True):
@@ -68,8 +70,16 @@ class Line(Struct, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         if self.message and self.raw is not UNSET:
             raise ValueError("message and raw exclude each other")
-        if not self.message and self.raw is UNSET and not self.http and not self.event and not self.ends:
-            raise ValueError("neither message, raw, http, event nor ends: nothing was sent")
+        if (
+            not self.message
+            and self.raw is UNSET
+            and not self.http
+            and not self.event
+            and not self.ends
+        ):
+            raise ValueError(
+                "neither message, raw, http, event nor ends: nothing was sent"
+            )
 
     @property
     def content(self) -> Any:
@@ -120,7 +130,9 @@ def line(t: float, sender: Sender, data: bytes | None = None, **about: Any) -> L
     if data is not None:
         if isinstance(parsed(data), dict | list):
             # A line end can only stand between tokens: within a string it is escaped.
-            about["message"] = Raw(data.strip().replace(b"\n", b" ").replace(b"\r", b" "))
+            about["message"] = Raw(
+                data.strip().replace(b"\n", b" ").replace(b"\r", b" ")
+            )
             about["event"] = about.get("event") or UNSET
         elif "event" in about:
             about["event"] = {**about["event"], "data": data.decode(errors="replace")}
@@ -134,7 +146,11 @@ def revision_in(message: Any) -> str:
     match message:
         case {"result": {"protocolVersion": str(revision)}}:
             return revision
-        case {"params": {"_meta": {"io.modelcontextprotocol/protocolVersion": str(revision)}}}:
+        case {
+            "params": {
+                "_meta": {"io.modelcontextprotocol/protocolVersion": str(revision)}
+            }
+        }:
             return revision
     return ""
 
@@ -147,14 +163,25 @@ def read(path: Path) -> Trace:
         raise BadTrace(f"{path} cannot be read: {problem.strerror}") from None
     cut = rows.pop()
     if not rows:
-        raise BadTrace(f"{path}: no trace: {'its only line is cut off' if cut else 'the file is empty'}")
+        raise BadTrace(
+            f"{path}: no trace: {'its only line is cut off' if cut else 'the file is empty'}"
+        )
     version = _decoded(path, 1, rows[0], _Version).mcp_trace
     if version != VERSION:
-        raise BadTrace(f"{path}:1: version {version} of the format; this program reads version {VERSION}")
+        raise BadTrace(
+            f"{path}:1: version {version} of the format; this program reads version {VERSION}"
+        )
     header = _decoded(path, 1, rows[0], Header)
-    trace = Trace(header, [_decoded(path, number, row, Line) for number, row in enumerate(rows[1:], 2)], path)
+    trace = Trace(
+        header,
+        [_decoded(path, number, row, Line) for number, row in enumerate(rows[1:], 2)],
+        path,
+    )
     if cut:
-        raise BadTrace(f"{path}:{len(rows) + 1}: cut off in mid-line; the {len(rows)} lines before it are whole", trace)
+        raise BadTrace(
+            f"{path}:{len(rows) + 1}: cut off in mid-line; the {len(rows)} lines before it are whole",
+            trace,
+        )
     return trace
 
 

@@ -22,13 +22,13 @@ from urllib.parse import urlsplit
 import msgspec
 import trio
 
-from ..client_wires import Connections
-from ..serve import address
-from ..transports.http.endpoint import is_loopback
-from ..transports.outbox import GONE
+from ..client.http_connection import Connections
+from ..transports.address import parse_address
+from ..transports.http.rules import is_loopback
+from ..transports.send_queue import GONE
 from ..transports.stdio import _Pipe, claim
 from .format import VERSION, Header, Sender, Transport, encode, line, revision_in
-from .taps import Connection, public, say
+from .sniffer import Connection, public, say
 
 # Looks at what one side has sent; nothing is its end.
 Tap = Callable[[bytes], None]
@@ -58,19 +58,33 @@ class Recorder:
     The header is there from the start, with room for the revision and `paced`, put in when the conversation tells them.
     """
 
-    def __init__(self, path: Path, *, transport: Transport = "stdio", **about: Any) -> None:
+    def __init__(
+        self, path: Path, *, transport: Transport = "stdio", **about: Any
+    ) -> None:
         self.header = Header(mcp_trace=VERSION, transport=transport, **about)
         self._path = path
-        self._file: int | None = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        self._file: int | None = os.open(
+            path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
+        )
         self._began = time.monotonic()
-        self._passed: deque[tuple[Tap, bytes]] = deque()  # and not looked at yet, in the order in which it came
-        self._asked: dict[str | int, str] = {}  # the methods of the client's requests that have no answer
-        self._answered = False  # whether one has that does more than open the conversation
-        full = msgspec.structs.replace(self.header, revision="year-mm-dd", transport="stdio", paced=True)
+        self._passed: deque[tuple[Tap, bytes]] = (
+            deque()
+        )  # and not looked at yet, in the order in which it came
+        self._asked: dict[
+            str | int, str
+        ] = {}  # the methods of the client's requests that have no answer
+        self._answered = (
+            False  # whether one has that does more than open the conversation
+        )
+        full = msgspec.structs.replace(
+            self.header, revision="year-mm-dd", transport="stdio", paced=True
+        )
         self._room = len(encode(full))
         self._write_header()
 
-    async def copy(self, source: Any, sink: Any, tap: Tap, change: Change = bytes) -> bool:
+    async def copy(
+        self, source: Any, sink: Any, tap: Tap, change: Change = bytes
+    ) -> bool:
         """Pass on what comes, and that it has ended; false where the sink does not take it any more.
 
         `send_eof` of the sink, or without it `aclose`, ends what it gets. Raises what the source raises.
@@ -110,9 +124,18 @@ class Recorder:
                 self._asked[id] = method
                 self.know(paced=self._answered)
             case "server", {"id": str() | int() as id} if "method" not in message:
-                self._answered |= self._asked.pop(id, "initialize") not in ("initialize", "server/discover")
-        if revision := revision_in(message):  # what is agreed on outweighs what was declared
-            self.know(revision=revision if "result" in message else self.header.revision or revision)
+                self._answered |= self._asked.pop(id, "initialize") not in (
+                    "initialize",
+                    "server/discover",
+                )
+        if revision := revision_in(
+            message
+        ):  # what is agreed on outweighs what was declared
+            self.know(
+                revision=revision
+                if "result" in message
+                else self.header.revision or revision
+            )
 
     def know(self, **more: Any) -> None:
         """Put into the header, where there is room, what has turned out of the revision, the transport or the pace."""
@@ -169,7 +192,7 @@ class Descriptor(_Pipe):
         os.close(nothing)
 
 
-class Lines:
+class LineTap:
     """The tap of a stream of lines."""
 
     def __init__(self, recorder: Recorder, sender: Sender) -> None:
@@ -195,13 +218,17 @@ async def record_stdio(command: Sequence[str], recorder: Recorder) -> int:
 
     Raises OSError where it cannot be started.
     """
-    asks, answers = Lines(recorder, "client"), Lines(recorder, "server")
+    asks, answers = LineTap(recorder, "client"), LineTap(recorder, "server")
     with closing(recorder), claim() as descriptors, ExitStack() as at_end:
-        signals = at_end.enter_context(trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM))
+        signals = at_end.enter_context(
+            trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM)
+        )
         from_client, to_client = ends = [Descriptor(fd) for fd in descriptors]
         for end in ends:
             at_end.callback(end.restore)
-        process: Any = await trio.lowlevel.open_process(list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process: Any = await trio.lowlevel.open_process(
+            list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         at_end.callback(process.kill)
         from_server = Descriptor(process.stdout.fileno())
 
@@ -229,8 +256,14 @@ async def record_stdio(command: Sequence[str], recorder: Recorder) -> int:
             nursery.cancel_scope.cancel()
     answers(b"")
     if code or not asks.ended:
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        say(f"the server {how}{' in mid-line' * bool(answers.begun)}{', before the client did' * (not asks.ended)}")
+        how = (
+            f"was ended by {signal.Signals(-code).name}"
+            if code < 0
+            else f"ended with exit code {code}"
+        )
+        say(
+            f"the server {how}{' in mid-line' * bool(answers.begun)}{', before the client did' * (not asks.ended)}"
+        )
     return code if code >= 0 else 128 - code
 
 
@@ -238,7 +271,11 @@ async def record_stdio(command: Sequence[str], recorder: Recorder) -> int:
 
 
 async def record_network(
-    url: str, listen: str, recorder: Recorder, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
+    url: str,
+    listen: str,
+    recorder: Recorder,
+    *,
+    task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Stand on `[HOST:]PORT` in front of the server at a URL (http, https, ws, wss), until cancelled.
 
@@ -247,21 +284,35 @@ async def record_network(
     recorder.know(transport="http")  # unless it turns out to be more
     with closing(recorder):
         upstream, numbers = Connections(url), count(1)
-        host, port = address(listen)
+        host, port = parse_address(listen)
         listeners = await trio.open_tcp_listeners(port, host=host)
         own = f"{f'[{host}]' if ':' in host else host}:{listeners[0].socket.getsockname()[1]}"
         scheme = "http" if url.startswith("http") else "ws"
         task_status.started(urlsplit(url)._replace(scheme=scheme, netloc=own).geturl())
 
         async def serve(client: trio.SocketStream) -> None:
-            await _stand_in(client, upstream, recorder, Connection(recorder.note, recorder.know, own, numbers))
+            await _stand_in(
+                client,
+                upstream,
+                recorder,
+                Connection(recorder.note, recorder.know, own, numbers),
+            )
 
         await trio.serve_listeners(serve, listeners)
 
 
-async def _stand_in(client: trio.SocketStream, upstream: Connections, recorder: Recorder, taps: Connection) -> None:
+async def _stand_in(
+    client: trio.SocketStream,
+    upstream: Connections,
+    recorder: Recorder,
+    taps: Connection,
+) -> None:
     """Pass on what both sides of one connection say, and how they end."""
-    change = bytes if is_loopback(upstream.host) else _renamed(upstream.authority, recorder, taps)
+    change = (
+        bytes
+        if is_loopback(upstream.host)
+        else _renamed(upstream.authority, recorder, taps)
+    )
 
     async def pass_on(source: Any, sink: Any, tap: Tap, change: Change) -> None:
         try:
@@ -278,7 +329,9 @@ async def _stand_in(client: trio.SocketStream, upstream: Connections, recorder: 
             if isinstance(server, trio.SSLStream):
                 await server.do_handshake()
         except LOST as problem:
-            say(f"{public(upstream.url)} cannot be reached: {problem.__cause__ or problem}")
+            say(
+                f"{public(upstream.url)} cannot be reached: {problem.__cause__ or problem}"
+            )
             _reset(client)
             return
         async with trio.open_nursery() as nursery:

@@ -11,12 +11,14 @@ from time import perf_counter
 
 import trio
 
-from ..server.dispatch import AWAKE
-from .lines import Lines
-from .outbox import Outbox
+from ..protocol.framing import LineDecoder
+from ..server.runner import AWAKE
+from .send_queue import SendQueue
 
 _CHUNK = 256 * 1024
-_READS_AT_ONCE = 8  # without waiting, which costs more than a read; then other tasks get their turn
+_READS_AT_ONCE = (
+    8  # without waiting, which costs more than a read; then other tasks get their turn
+)
 _GLANCE = 0.05  # seconds between two looks whether anybody still reads; only from the end of the input on
 _WITH_THREADS = sys.platform == "win32"  # where the loop cannot wait for pipes
 
@@ -28,7 +30,9 @@ def claim() -> Iterator[tuple[int, int]]:
     Until it is left, fd 0 is empty and fd 1 is stderr, so that no print, `os.write(1, ...)` or child process gets at
     the wire.
     """
-    if sys.__stdin__ is None or sys.__stdout__ is None:  # closed at the start: anything may have these numbers now
+    if (
+        sys.__stdin__ is None or sys.__stdout__ is None
+    ):  # closed at the start: anything may have these numbers now
         raise OSError("standard input and output must be open to be served on")
     stdout = sys.stdout
     null = os.open(os.devnull, os.O_RDWR)
@@ -60,7 +64,11 @@ class _Pipe:
         mode, terminal = os.fstat(fd).st_mode, os.isatty(fd)
         self.fd = fd
         self._waits = terminal or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-        self._readable = partial(trio.lowlevel.wait_readable, fd) if self._waits else trio.lowlevel.checkpoint
+        self._readable = (
+            partial(trio.lowlevel.wait_readable, fd)
+            if self._waits
+            else trio.lowlevel.checkpoint
+        )
         self._blocking = os.get_blocking(fd)
         self._most_at_once = 0 if terminal else _READS_AT_ONCE
         self._at_once = 0  # reads still allowed before the next wait
@@ -127,14 +135,18 @@ class _Threaded:
 
     async def read(self, *, answered: bool) -> bytes:
         with trio.CancelScope() as self._reading:
-            return await trio.to_thread.run_sync(os.read, self.fd, _CHUNK, abandon_on_cancel=True, limiter=self._thread)
+            return await trio.to_thread.run_sync(
+                os.read, self.fd, _CHUNK, abandon_on_cancel=True, limiter=self._thread
+            )
         return b""
 
     def try_write(self, block: memoryview) -> int:
         return 0
 
     async def write(self, block: memoryview) -> int:
-        return await trio.to_thread.run_sync(os.write, self.fd, block, abandon_on_cancel=True, limiter=self._thread)
+        return await trio.to_thread.run_sync(
+            os.write, self.fd, block, abandon_on_cancel=True, limiter=self._thread
+        )
 
     def is_hung_up(self) -> bool:
         return False
@@ -146,7 +158,7 @@ class _Threaded:
         """Nothing was changed."""
 
 
-class StdioWire(Outbox):
+class StdioWire(SendQueue):
     """Messages by line over two descriptors; `run` must be running in a nursery, as `open_wire` sees to.
 
     When the client is gone, for reading or for writing, the input ends, and what is still sent is dropped.
@@ -156,7 +168,7 @@ class StdioWire(Outbox):
         super().__init__()
         self._source = source
         self._sink = sink
-        self._lines = Lines()
+        self._lines = LineDecoder()
         self.input_over = trio.Event()
         self._answered = False  # whether the last turn had replies
         self._in_turn = False  # from when `receive` returns to the next flush: the writer need not be woken
@@ -170,7 +182,10 @@ class StdioWire(Outbox):
         while not self.input_over.is_set():
             try:
                 chunk = await self._source.read(answered=self._answered)
-            except (OSError, trio.ClosedResourceError):  # reset, hung up, or stopped from this side
+            except (
+                OSError,
+                trio.ClosedResourceError,
+            ):  # reset, hung up, or stopped from this side
                 chunk = b""
             if not chunk and not self.input_over.is_set():
                 self.input_over.set()
@@ -247,7 +262,9 @@ class StdioWire(Outbox):
 
 
 @asynccontextmanager
-async def open_wire(reading: int, writing: int, *, threads: bool = _WITH_THREADS) -> AsyncIterator[StdioWire]:
+async def open_wire(
+    reading: int, writing: int, *, threads: bool = _WITH_THREADS
+) -> AsyncIterator[StdioWire]:
     """A wire over two descriptors, which stay open. Leaving it writes out what is queued.
 
     Its reader must end each turn: what is sent between a `receive` and the next `flush` or `receive` stays queued.

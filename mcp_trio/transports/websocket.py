@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from ..auth.principal import Principal
 from ..protocol.jsonrpc import MAX_MESSAGE
-from ..server.access import Principal
 from ..server.app import Server
-from ..server.dispatch import converse
-from .outbox import GONE, Outbox, QueuedWire, after, let_go
+from ..server.serve_conversation import serve_conversation
+from .send_queue import GONE, QueuedWire, SendQueue, after, let_go
 
 if TYPE_CHECKING:
     from trio_websocket import WebSocketConnection
@@ -52,8 +52,10 @@ class _Frames(trio.abc.Stream):
     """
 
     def __init__(self, stream: trio.abc.Stream, head: bytes) -> None:
-        self.incoming = Outbox()
-        self.outgoing = Outbox(end=b"")  # closed behind a close frame: nothing may follow it
+        self.incoming = SendQueue()
+        self.outgoing = SendQueue(
+            end=b""
+        )  # closed behind a close frame: nothing may follow it
         self.drained = self.outgoing.drained
         self.close_code = GOING_AWAY
         self.unread = 0  # bytes since the last whole message
@@ -69,7 +71,9 @@ class _Frames(trio.abc.Stream):
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
         """What has come. A client that sends ever more and never ends a message has reached its end."""
         if len(self._early) < 2 and not self.accepted.is_set():
-            await self.accepted.wait()  # the library would not look at frames that it is given before
+            await (
+                self.accepted.wait()
+            )  # the library would not look at frames that it is given before
         if self._early and (early := self._early.pop()):
             return early
         self.is_waited_for = True
@@ -119,13 +123,18 @@ class _Frames(trio.abc.Stream):
     async def write(self) -> None:
         """Write what is queued, until it is closed. All that is queued in one turn leaves together."""
         outgoing = self.outgoing
-        with suppress(*GONE), self._writing:  # where the client is gone, the reader sees it too
+        with (
+            suppress(*GONE),
+            self._writing,
+        ):  # where the client is gone, the reader sees it too
             while outgoing.size or not outgoing.closed:
                 await outgoing.wait()
                 piece = outgoing.block()[:_PIECE]
                 await self._stream.send_all(piece)
                 outgoing.gone(len(piece))
-                self.signs_of_life += len(piece) == _PIECE  # a little may leave though nobody reads
+                self.signs_of_life += (
+                    len(piece) == _PIECE
+                )  # a little may leave though nobody reads
         outgoing.close(discard=True)
 
 
@@ -158,8 +167,16 @@ async def serve_websocket(
                         conversation.start_soon(after, stopping, frames.incoming.close)
                         if principal is not None and server.access is not None:
                             withdrawn = partial(frames.give_up, scope, NOT_ALLOWED)
-                            conversation.start_soon(server.access.outlast, token, principal, withdrawn)
-                        await converse(server, QueuedWire(frames.incoming, frames), principal, address=address)
+                            conversation.start_soon(
+                                server.access.outlast, token, principal, withdrawn
+                            )
+                        await serve_conversation(
+                            server,
+                            QueuedWire(frames.incoming, frames),
+                            principal,
+                            transport="ws",
+                            address=address,
+                        )
                     conversation.cancel_scope.cancel()
             finally:
                 frames.close()
@@ -169,21 +186,31 @@ async def serve_websocket(
         await let_go(stream, CLOSE_WITHIN)
 
 
-async def _shake_hands(nursery: trio.Nursery, frames: _Frames) -> "WebSocketConnection | None":
+async def _shake_hands(
+    nursery: trio.Nursery, frames: _Frames
+) -> "WebSocketConnection | None":
     from trio_websocket import wrap_server_stream
 
     with frames.handshake:
         request = await wrap_server_stream(nursery, frames, 0, MAX_MESSAGE, _PIECE)
         offered = request.proposed_subprotocols
         if not offered or SUBPROTOCOL in offered:
-            connection = await request.accept(subprotocol=SUBPROTOCOL if offered else None)
+            connection = await request.accept(
+                subprotocol=SUBPROTOCOL if offered else None
+            )
             frames.accepted.set()
             return connection
-        await request.reject(400, body=b"of the subprotocols, this server speaks %r alone" % SUBPROTOCOL.encode())
+        await request.reject(
+            400,
+            body=b"of the subprotocols, this server speaks %r alone"
+            % SUBPROTOCOL.encode(),
+        )
     return None
 
 
-async def _read(connection: "WebSocketConnection", frames: _Frames, conversation: trio.CancelScope) -> None:
+async def _read(
+    connection: "WebSocketConnection", frames: _Frames, conversation: trio.CancelScope
+) -> None:
     """Pass messages on. The client's end is that of the conversation: a WebSocket closes both ways at once."""
     from trio_websocket import ConnectionClosed
 
@@ -193,11 +220,15 @@ async def _read(connection: "WebSocketConnection", frames: _Frames, conversation
             frames.unread = 0
             if isinstance(text, bytes):
                 frames.end(NOT_TEXT)
-            elif len(message := text.encode()) > MAX_MESSAGE:  # the library counts characters
+            elif (
+                len(message := text.encode()) > MAX_MESSAGE
+            ):  # the library counts characters
                 frames.end(TOO_LARGE)
             else:
                 frames.incoming.put(message)
-                if frames.is_waited_for:  # no end of what came together is still to be told
+                if (
+                    frames.is_waited_for
+                ):  # no end of what came together is still to be told
                     frames.incoming.wake()
                 await frames.incoming.drained()
     except ConnectionClosed as closed:
@@ -206,7 +237,9 @@ async def _read(connection: "WebSocketConnection", frames: _Frames, conversation
     conversation.cancel()
 
 
-async def _watch(connection: "WebSocketConnection", frames: _Frames, conversation: trio.CancelScope) -> None:
+async def _watch(
+    connection: "WebSocketConnection", frames: _Frames, conversation: trio.CancelScope
+) -> None:
     """End the conversation with a client that shows no sign of life."""
     while True:
         await trio.sleep(PING_EVERY)

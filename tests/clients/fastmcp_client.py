@@ -14,7 +14,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from fastmcp.client import Client
-from fastmcp.client.transports import ClientTransport, SSETransport, StdioTransport, StreamableHttpTransport
+from fastmcp.client.transports import (
+    ClientTransport,
+    SSETransport,
+    StdioTransport,
+    StreamableHttpTransport,
+)
 from python_client import Opened, main, plain
 
 
@@ -22,14 +27,20 @@ from python_client import Opened, main, plain
 async def connected(arguments: argparse.Namespace) -> AsyncIterator[Opened]:
     """As the Python SDK 2.x does, on which it stands, it asks `server/discover` first."""
     mode = "legacy" if arguments.sse or arguments.revision == "legacy" else "auto"
-    async with Client(transport(arguments), mode=mode, elicitation_handler=go_to_berlin) as client:
+    async with Client(
+        transport(arguments), mode=mode, elicitation_handler=go_to_berlin
+    ) as client:
         report = {
             "sdk": f"fastmcp {version('fastmcp-slim')}",
             "revision": client.protocol_version,
             "server": plain(client.server_info) if client.server_info else None,
             "capabilities": plain(client.server_capabilities),
         }
-        yield spoken_to_like_the_sdk(client), report, client.initialize_result is not None
+        yield (
+            spoken_to_like_the_sdk(client),
+            report,
+            client.initialize_result is not None,
+        )
 
 
 def transport(arguments: argparse.Namespace) -> ClientTransport:
@@ -41,7 +52,9 @@ def transport(arguments: argparse.Namespace) -> ClientTransport:
     return StdioTransport(command, rest, env=dict(os.environ), keep_alive=False)
 
 
-async def go_to_berlin(message: str, response_type: Any, params: Any, context: Any) -> dict[str, Any]:
+async def go_to_berlin(
+    message: str, response_type: Any, params: Any, context: Any
+) -> dict[str, Any]:
     """The user's answer, whatever the server asks."""
     return {"city": "Berlin", "days": 2}
 
@@ -51,8 +64,12 @@ def spoken_to_like_the_sdk(client: Client[Any]) -> SimpleNamespace:
     names = "list_tools list_resources list_resource_templates list_prompts read_resource get_prompt complete"
     methods = {name: getattr(client, f"{name}_mcp") for name in names.split()}
 
-    async def call_tool(name: str, arguments: dict[str, Any], progress_callback: Any = None) -> Any:
-        return await client.call_tool_mcp(name, arguments, progress_handler=progress_callback)
+    async def call_tool(
+        name: str, arguments: dict[str, Any], progress_callback: Any = None
+    ) -> Any:
+        return await client.call_tool_mcp(
+            name, arguments, progress_handler=progress_callback
+        )
 
     return SimpleNamespace(send_ping=client.ping, call_tool=call_tool, **methods)
 

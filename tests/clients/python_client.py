@@ -23,7 +23,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import ElicitResult, PromptReference
 
 IS_VERSION_1 = not hasattr(mcp, "Client")
-SDK_ERROR: type[Exception] = mcp.McpError if IS_VERSION_1 else mcp.MCPError  # renamed in 2.0
+SDK_ERROR: type[Exception] = (
+    mcp.McpError if IS_VERSION_1 else mcp.MCPError
+)  # renamed in 2.0
 SECONDS = 30
 
 Opened = tuple[Any, dict[str, Any], bool]
@@ -33,23 +35,33 @@ Connect = Callable[[argparse.Namespace], AbstractAsyncContextManager[Opened]]
 
 def main(connect: Connect | None = None) -> None:
     """One conversation, by a client of this SDK, or of one that is built on it."""
-    warnings.simplefilter("ignore")  # 2.x marks as deprecated what its newest revision has dropped, such as ping
+    warnings.simplefilter(
+        "ignore"
+    )  # 2.x marks as deprecated what its newest revision has dropped, such as ping
     connect = connect or (connected_1 if IS_VERSION_1 else connected_2)
-    report = asyncio.run(asyncio.wait_for(converse(parsed_arguments(), connect), SECONDS))
+    report = asyncio.run(
+        asyncio.wait_for(serve_conversation(parsed_arguments(), connect), SECONDS)
+    )
     print(json.dumps(report))
 
 
 def parsed_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="One conversation of the official Python SDK with an MCP server.")
+    parser = argparse.ArgumentParser(
+        description="One conversation of the official Python SDK with an MCP server."
+    )
     target = parser.add_mutually_exclusive_group(required=True)
     target.add_argument("--url", help="a Streamable HTTP endpoint")
     target.add_argument("--sse", help="an HTTP+SSE endpoint")
-    target.add_argument("command", nargs="*", default=[], help="after --: a server on stdio")
+    target.add_argument(
+        "command", nargs="*", default=[], help="after --: a server on stdio"
+    )
     parser.add_argument("--revision", choices=["legacy", "newest"], default="newest")
     return parser.parse_args()
 
 
-async def converse(arguments: argparse.Namespace, connect: Connect) -> dict[str, Any]:
+async def serve_conversation(
+    arguments: argparse.Namespace, connect: Connect
+) -> dict[str, Any]:
     async with connect(arguments) as (client, report, has_ping):
         if has_ping:
             await client.send_ping()
@@ -77,7 +89,9 @@ async def tools(client: Any) -> dict[str, Any]:
         "bad_arguments": await outcome(client.call_tool("get_weather", {})),
         "unknown_tool": await outcome(client.call_tool("no_such_tool", {})),
         "counted": await counted(client) if "count_slowly" in names else None,
-        "trip": await outcome(client.call_tool("plan_trip", {})) if "plan_trip" in names else None,
+        "trip": await outcome(client.call_tool("plan_trip", {}))
+        if "plan_trip" in names
+        else None,
     }
 
 
@@ -89,7 +103,9 @@ async def counted(client: Any) -> dict[str, Any]:
         told.append([progress, total, message])
 
     arguments = {"steps": 3, "seconds": 0.05}
-    result = plain(await client.call_tool("count_slowly", arguments, progress_callback=tell))
+    result = plain(
+        await client.call_tool("count_slowly", arguments, progress_callback=tell)
+    )
     return {"progress": told, "text": text_of(result)}
 
 
@@ -107,11 +123,15 @@ async def resources(client: Any, capabilities: dict[str, Any]) -> dict[str, Any]
         return {"resources": []}
     listed = await everything(client.list_resources, "resources")
     templates = await everything(client.list_resource_templates, "resourceTemplates")
-    found = [plain(await client.read_resource(resource["uri"])) for resource in listed[:1]]
+    found = [
+        plain(await client.read_resource(resource["uri"])) for resource in listed[:1]
+    ]
     return {
         "resources": [resource["uri"] for resource in listed],
         "templates": [template["uriTemplate"] for template in templates],
-        "read": [contents["text"] for result in found for contents in result["contents"]],
+        "read": [
+            contents["text"] for result in found for contents in result["contents"]
+        ],
     }
 
 
@@ -123,17 +143,27 @@ async def prompts(client: Any, capabilities: dict[str, Any]) -> dict[str, Any]:
     names = [prompt["name"] for prompt in listed]
     report: dict[str, Any] = {"prompts": names}
     for name in names[:1]:
-        report["messages"] = plain(await client.get_prompt(name, {"city": "London"}))["messages"]
+        report["messages"] = plain(await client.get_prompt(name, {"city": "London"}))[
+            "messages"
+        ]
         if "completions" in capabilities:
-            place, begun = PromptReference(type="ref/prompt", name=name), {"name": "city", "value": "n"}
-            report["completed"] = plain(await client.complete(place, begun))["completion"]["values"]
+            place, begun = (
+                PromptReference(type="ref/prompt", name=name),
+                {"name": "city", "value": "n"},
+            )
+            report["completed"] = plain(await client.complete(place, begun))[
+                "completion"
+            ]["values"]
     return report
 
 
 @asynccontextmanager
 async def connected_1(arguments: argparse.Namespace) -> AsyncIterator[Opened]:
     """1.x has the handshake alone, so `--revision` changes nothing."""
-    async with transport(arguments) as (read, write, *_), mcp.ClientSession(read, write, **CAN_ANSWER) as session:
+    async with (
+        transport(arguments) as (read, write, *_),
+        mcp.ClientSession(read, write, **CAN_ANSWER) as session,
+    ):
         opened = plain(await session.initialize())
         report = {"revision": opened["protocolVersion"], "server": opened["serverInfo"]}
         yield session, {**report, "capabilities": opened["capabilities"]}, True
@@ -143,11 +173,17 @@ async def connected_1(arguments: argparse.Namespace) -> AsyncIterator[Opened]:
 async def connected_2(arguments: argparse.Namespace) -> AsyncIterator[Opened]:
     """2.x in its default mode asks `server/discover` first, and takes the handshake where that fails."""
     legacy = arguments.sse or arguments.revision == "legacy"
-    async with mcp.Client(transport(arguments), mode="legacy" if legacy else "auto", **CAN_ANSWER) as client:
+    async with mcp.Client(
+        transport(arguments), mode="legacy" if legacy else "auto", **CAN_ANSWER
+    ) as client:
         server = plain(client.server_info) if client.server_info else None
         report = {"revision": client.protocol_version, "server": server}
         has_ping = client.session.initialize_result is not None
-        yield client, {**report, "capabilities": plain(client.server_capabilities)}, has_ping
+        yield (
+            client,
+            {**report, "capabilities": plain(client.server_capabilities)},
+            has_ping,
+        )
 
 
 def transport(arguments: argparse.Namespace) -> AbstractAsyncContextManager[Any]:
@@ -157,10 +193,14 @@ def transport(arguments: argparse.Namespace) -> AbstractAsyncContextManager[Any]
         return sse_client(arguments.sse)
     command, *rest = arguments.command
     # Left alone, the SDK hands the server six variables of its own choice.
-    return mcp.stdio_client(mcp.StdioServerParameters(command=command, args=rest, env=dict(os.environ)))
+    return mcp.stdio_client(
+        mcp.StdioServerParameters(command=command, args=rest, env=dict(os.environ))
+    )
 
 
-async def everything(list_page: Callable[..., Awaitable[Any]], field: str) -> list[dict[str, Any]]:
+async def everything(
+    list_page: Callable[..., Awaitable[Any]], field: str
+) -> list[dict[str, Any]]:
     """The items of all pages."""
     items: list[dict[str, Any]] = []
     cursor = None
@@ -178,8 +218,17 @@ async def outcome(call: Awaitable[Any]) -> dict[str, Any]:
         result = plain(await call)
     except SDK_ERROR as error:
         told: Any = error
-        return {"kind": "error", "code": told.error.code, "text": told.error.message, "data": told.error.data}
-    return {"kind": "result", "is_error": result.get("isError", False), "text": text_of(result)}
+        return {
+            "kind": "error",
+            "code": told.error.code,
+            "text": told.error.message,
+            "data": told.error.data,
+        }
+    return {
+        "kind": "result",
+        "is_error": result.get("isError", False),
+        "text": text_of(result),
+    }
 
 
 def text_of(result: dict[str, Any]) -> str:
@@ -188,7 +237,9 @@ def text_of(result: dict[str, Any]) -> str:
 
 def plain(model: Any) -> dict[str, Any]:
     """A pydantic model as it stood on the wire: the two versions differ in the names of the fields."""
-    fields: dict[str, Any] = model.model_dump(mode="json", by_alias=True, exclude_none=True)
+    fields: dict[str, Any] = model.model_dump(
+        mode="json", by_alias=True, exclude_none=True
+    )
     return fields
 
 

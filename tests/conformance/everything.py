@@ -61,7 +61,9 @@ async def test_audio_content() -> Audio:
 async def test_embedded_resource() -> EmbeddedResource:
     """Answer with a resource's contents."""
     text = "This is an embedded resource content."
-    return EmbeddedResource(TextContents("test://embedded-resource", text, mime_type="text/plain"))
+    return EmbeddedResource(
+        TextContents("test://embedded-resource", text, mime_type="text/plain")
+    )
 
 
 @server.tool
@@ -71,7 +73,11 @@ async def test_multiple_content_types() -> list[Text | Image | EmbeddedResource]
     return [
         Text("Multiple content types test:"),
         Image(PNG, "image/png"),
-        EmbeddedResource(TextContents("test://mixed-content-resource", data, mime_type="application/json")),
+        EmbeddedResource(
+            TextContents(
+                "test://mixed-content-resource", data, mime_type="application/json"
+            )
+        ),
     ]
 
 
@@ -158,7 +164,9 @@ class Defaults(Struct):
     name: Annotated[str, Meta(description="User name")] = "John Doe"
     age: Annotated[int, Meta(description="User age")] = 30
     score: Annotated[float, Meta(description="User score")] = 95.5
-    status: Annotated[Literal["active", "inactive", "pending"], Meta(description="User status")] = "active"
+    status: Annotated[
+        Literal["active", "inactive", "pending"], Meta(description="User status")
+    ] = "active"
     verified: Annotated[bool, Meta(description="Verification status")] = True
 
 
@@ -178,7 +186,10 @@ class Choices(Struct, rename="camel"):
 
     untitled_single: Option
     titled_single: Annotated[Value, Meta(extra_json_schema={"oneOf": VALUES})]
-    legacy_enum: Annotated[Literal["opt1", "opt2", "opt3"], Meta(extra_json_schema={"enumNames": OLD_TITLES})]
+    legacy_enum: Annotated[
+        Literal["opt1", "opt2", "opt3"],
+        Meta(extra_json_schema={"enumNames": OLD_TITLES}),
+    ]
     untitled_multi: Annotated[list[Option], Meta(min_length=1, max_length=3)]
     titled_multi: list[Annotated[Value, Meta(extra_json_schema={"anyOf": VALUES})]]
 
@@ -232,19 +243,29 @@ async def test_streaming_elicitation(ctx: Context) -> str:
 async def test_input_required_result_elicitation(ctx: Context) -> str:
     """Ask the user for a name."""
     answer = await ctx.elicit("What is your name?", Name, key="user_name")
-    return f"Hello, {answer.content.name}!" if answer.content else "Hello, whoever you are!"
+    return (
+        f"Hello, {answer.content.name}!"
+        if answer.content
+        else "Hello, whoever you are!"
+    )
 
 
 @server.tool
 async def test_input_required_result_sampling(ctx: Context) -> str:
     """Ask the client's model for a capital."""
-    return (await ctx.sample("What is the capital of France?", max_tokens=100, key="capital_question")).text
+    return (
+        await ctx.sample(
+            "What is the capital of France?", max_tokens=100, key="capital_question"
+        )
+    ).text
 
 
 @server.tool
 async def test_input_required_result_list_roots(ctx: Context) -> str:
     """Ask the client for its roots."""
-    return "Roots: " + ", ".join(root.uri for root in await ctx.roots(key="client_roots"))
+    return "Roots: " + ", ".join(
+        root.uri for root in await ctx.roots(key="client_roots")
+    )
 
 
 @server.tool
@@ -284,13 +305,17 @@ async def test_input_required_result_capabilities(ctx: Context) -> str:
     try:
         return told(await ctx.elicit("What is your name?", Name, key="user_name"))
     except MissingClientCapability:
-        return (await ctx.sample("Make up a name", max_tokens=10, key="made_up_name")).text
+        return (
+            await ctx.sample("Make up a name", max_tokens=10, key="made_up_name")
+        ).text
 
 
 @server.prompt
 async def test_input_required_result_prompt(ctx: Context) -> str:
     """A prompt that has to ask the user first."""
-    answer = await ctx.elicit("What context should the prompt use?", Topic, key="user_context")
+    answer = await ctx.elicit(
+        "What context should the prompt use?", Topic, key="user_context"
+    )
     return f"Use this context: {answer.content.context if answer.content else 'none'}"
 
 
@@ -300,7 +325,9 @@ ADDRESS = {"street": {"type": "string"}, "city": {"type": "string"}}
 SCHEMA_2020_12 = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",
-    "$defs": {"address": {"$anchor": "addressDef", "type": "object", "properties": ADDRESS}},
+    "$defs": {
+        "address": {"$anchor": "addressDef", "type": "object", "properties": ADDRESS}
+    },
     "properties": {
         "name": {"type": "string"},
         "address": {"$ref": "#/$defs/address"},
@@ -309,7 +336,10 @@ SCHEMA_2020_12 = {
         "email": {"type": "string"},
     },
     "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
-    "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+    "if": {
+        "properties": {"contactMethod": {"const": "phone"}},
+        "required": ["contactMethod"],
+    },
     "then": {"required": ["phone"]},
     "else": {"required": ["email"]},
     "additionalProperties": False,
@@ -323,7 +353,9 @@ async def json_schema_2020_12_tool(**contact: Any) -> str:
 
 
 @server.tool
-async def test_x_mcp_header(region: Annotated[str, Meta(extra_json_schema={"x-mcp-header": "Region"})]) -> str:
+async def test_x_mcp_header(
+    region: Annotated[str, Meta(extra_json_schema={"x-mcp-header": "Region"})],
+) -> str:
     """Take an argument that HTTP clients have to repeat in a header."""
     return f"Region: {region}"
 
@@ -402,7 +434,11 @@ async def test_prompt_with_arguments(arg1: str, arg2: str) -> str:
 @server.complete("test_prompt_with_arguments", "arg1")
 async def complete_arg1(value: str) -> list[str]:
     """Words that begin so."""
-    return [word for word in ("paris", "park", "party", "test", "testing") if word.startswith(value)]
+    return [
+        word
+        for word in ("paris", "park", "party", "test", "testing")
+        if word.startswith(value)
+    ]
 
 
 @server.prompt
@@ -412,7 +448,9 @@ async def test_prompt_with_embedded_resource(resourceUri: str) -> list[PromptMes
     Args:
         resourceUri: URI of the resource to embed
     """
-    contents = TextContents(resourceUri, "Embedded resource content for testing.", mime_type="text/plain")
+    contents = TextContents(
+        resourceUri, "Embedded resource content for testing.", mime_type="text/plain"
+    )
     return [
         PromptMessage("user", EmbeddedResource(contents)),
         PromptMessage("user", Text("Please process the embedded resource above.")),

@@ -9,13 +9,32 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from checked import ALL, OPENING, asking, call, cancelled, initialize, modern, notification
+from checked import (
+    ALL,
+    OPENING,
+    asking,
+    call,
+    cancelled,
+    initialize,
+    modern,
+    notification,
+)
 
 from mcp_trio.trace.format import read
 
 TRACES = Path(__file__).resolve().parent.parent.parent / "traces"
 LARGEST = 200_000
-WORDS = [b"\0", b"\xff", b"\xc3", b"\xed\xa0\x80", b"\r\n", b"9" * 30, b"-1", b"%", b"\xef\xbb\xbf"]
+WORDS = [
+    b"\0",
+    b"\xff",
+    b"\xc3",
+    b"\xed\xa0\x80",
+    b"\r\n",
+    b"9" * 30,
+    b"-1",
+    b"%",
+    b"\xef\xbb\xbf",
+]
 
 
 def seeds() -> list[Any]:
@@ -27,18 +46,35 @@ def seeds() -> list[Any]:
         {"jsonrpc": "2.0", "id": "ask-1", "result": {"action": "accept"}},
         {"jsonrpc": "2.0", "id": "ask-1", "error": {"code": 1, "message": "no"}},
         modern(9, "server/discover"),
-        modern(9, "tools/call", {"name": "wait", "requestState": "AAAA", "inputResponses": {"a": {}}}),
+        modern(
+            9,
+            "tools/call",
+            {"name": "wait", "requestState": "AAAA", "inputResponses": {"a": {}}},
+        ),
     ]
     for revision in ALL:
-        ref = {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "who", "value": "A"}}
+        ref = {
+            "ref": {"type": "ref/prompt", "name": "greet"},
+            "argument": {"name": "who", "value": "A"},
+        }
         messages += [
             asking(revision, 1, "ping"),
             asking(revision, 2, "tools/list", {"cursor": "YWZ0ZXI6MQ=="}),
             call(revision, 3, "get_weather", {"location": "New York"}),
             call(revision, 4, "calculate_sum", {"a": 1, "b": 2.5}),
-            asking(revision, "5", "tools/call", {"name": "wait", "arguments": {}, "_meta": {"progressToken": 1}}),
+            asking(
+                revision,
+                "5",
+                "tools/call",
+                {"name": "wait", "arguments": {}, "_meta": {"progressToken": 1}},
+            ),
             asking(revision, 6, "resources/read", {"uri": "notes://1"}),
-            asking(revision, 7, "prompts/get", {"name": "greet", "arguments": {"who": "Ada"}}),
+            asking(
+                revision,
+                7,
+                "prompts/get",
+                {"name": "greet", "arguments": {"who": "Ada"}},
+            ),
             asking(revision, 8, "completion/complete", ref),
             asking(revision, 9, "resources/subscribe", {"uri": "notes://1"}),
             asking(revision, 10, "logging/setLevel", {"level": "debug"}),
@@ -49,7 +85,9 @@ def seeds() -> list[Any]:
 @cache
 def recorded() -> list[bytes]:
     """What clients say in the golden traces, each message once."""
-    lines = [line for path in sorted(TRACES.rglob("*.jsonl")) for line in read(path).lines]
+    lines = [
+        line for path in sorted(TRACES.rglob("*.jsonl")) for line in read(path).lines
+    ]
     said = (line.data for line in lines if line.sender == "client")
     return list(dict.fromkeys(data for data in said if data and len(data) < 5_000))
 
@@ -62,7 +100,14 @@ def messages() -> list[bytes]:
 class Mutator:
     """Makes bad inputs of good ones; `words` are what a grammar gives a meaning."""
 
-    def __init__(self, seed: object, corpus: Sequence[bytes], *, is_json: bool = False, words: Sequence[bytes] = ()):
+    def __init__(
+        self,
+        seed: object,
+        corpus: Sequence[bytes],
+        *,
+        is_json: bool = False,
+        words: Sequence[bytes] = (),
+    ):
         self.random = random.Random(str(seed))
         self._corpus = corpus
         self.last = b""  # what was made last
@@ -78,8 +123,19 @@ class Mutator:
             b"\xef\xbb\xbf",
         ]
         self._kinds: list[Callable[[bytes], bytes]] = [
-            *(self._flip, self._cut, self._double, self._splice, self._put_a_word, lambda data: data),
-            *([self._nest, *[self._swap_a_type] * 3, self._in_an_array] if is_json else [self._put_a_word]),
+            *(
+                self._flip,
+                self._cut,
+                self._double,
+                self._splice,
+                self._put_a_word,
+                lambda data: data,
+            ),
+            *(
+                [self._nest, *[self._swap_a_type] * 3, self._in_an_array]
+                if is_json
+                else [self._put_a_word]
+            ),
         ]
 
     def make(self) -> bytes:
@@ -96,18 +152,30 @@ class Mutator:
 
     def text(self) -> str:
         """The next one as text."""
-        return self.make().decode("utf-8", self.random.choice(["replace", "surrogateescape", "ignore"]))
+        return self.make().decode(
+            "utf-8", self.random.choice(["replace", "surrogateescape", "ignore"])
+        )
 
     def pieces(self, data: bytes) -> list[bytes]:
         """The same bytes as they may come: in a few pieces, or one by one."""
         if len(data) < 300 and self.random.random() < 0.1:
             return [data[at : at + 1] for at in range(len(data))]
-        cuts = sorted(self.random.randint(0, len(data)) for _ in range(self.random.choice([1, 1, 2, 5])))
-        return [data[one:other] for one, other in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+        cuts = sorted(
+            self.random.randint(0, len(data))
+            for _ in range(self.random.choice([1, 1, 2, 5]))
+        )
+        return [
+            data[one:other]
+            for one, other in zip([0, *cuts], [*cuts, len(data)], strict=True)
+        ]
 
     def _put_a_word(self, data: bytes) -> bytes:
         at = self.random.randint(0, len(data))
-        return data[:at] + self.random.choice(self._words) + data[at + self.random.choice([0, 0, 1, 4]) :]
+        return (
+            data[:at]
+            + self.random.choice(self._words)
+            + data[at + self.random.choice([0, 0, 1, 4]) :]
+        )
 
     def _flip(self, data: bytes) -> bytes:
         changed = bytearray(data or b"x")
@@ -125,10 +193,17 @@ class Mutator:
 
     def _splice(self, data: bytes) -> bytes:
         other = self.random.choice(self._corpus)
-        return data[: self.random.randint(0, len(data))] + other[self.random.randint(0, len(other)) :]
+        return (
+            data[: self.random.randint(0, len(data))]
+            + other[self.random.randint(0, len(other)) :]
+        )
 
     def _nest(self, data: bytes) -> bytes:
-        deep = self.random.choice([10, 500, 1_000, 3_000]) if self.random.random() < 0.1 else 3
+        deep = (
+            self.random.choice([10, 500, 1_000, 3_000])
+            if self.random.random() < 0.1
+            else 3
+        )
         at = self.random.randint(0, len(data))
         opening, closing = self.random.choice([(b"[", b"]"), (b'{"a":', b"}")])
         return data[:at] + opening * deep + b"1" + closing * deep + data[at:]
@@ -146,7 +221,23 @@ class Mutator:
         if not places:
             return data
         holder, key = self.random.choice(places)
-        values = [None, True, 0, -1, 1.5, 10**25, "", "x", "\ud800", [], {}, [1], {"a": 1}, "9" * 50, 1e308]
+        values = [
+            None,
+            True,
+            0,
+            -1,
+            1.5,
+            10**25,
+            "",
+            "x",
+            "\ud800",
+            [],
+            {},
+            [1],
+            {"a": 1},
+            "9" * 50,
+            1e308,
+        ]
         holder[key] = self.random.choice(values)
         return json.dumps(tree).encode()
 

@@ -21,22 +21,29 @@ from test_uri_templates import MATCHES
 from test_websocket import UPGRADE, masked
 
 from mcp_trio import Server
-from mcp_trio.client_sse import Parser
+from mcp_trio.client.event_parser import Parser
 from mcp_trio.protocol import jsonrpc
-from mcp_trio.protocol.errors import InvalidArguments
+from mcp_trio.protocol.errors import HeaderMismatch, InvalidArguments
+from mcp_trio.protocol.framing import LineDecoder
+from mcp_trio.protocol.mirrored_headers import mirrors
 from mcp_trio.protocol.session import Answer, Batch, Call, Notice, Refusal, Session
-from mcp_trio.server.ask import seal, unseal
-from mcp_trio.server.jsonschemas import Validator
-from mcp_trio.server.offers import UriTemplate
-from mcp_trio.server.schema import Parameters
+from mcp_trio.server.features.uri_template import UriTemplate
+from mcp_trio.server.schema.jsonschema import Validator
+from mcp_trio.server.schema.signature import Parameters
+from mcp_trio.server.sealed_state import seal, unseal
+from mcp_trio.trace.diagram import in_terminal
 from mcp_trio.trace.format import BadTrace, read
-from mcp_trio.trace.picture import in_terminal
-from mcp_trio.transports.http import endpoint
-from mcp_trio.transports.http.endpoint import Head, Refused
-from mcp_trio.transports.http.parsing import RequestParser
+from mcp_trio.transports.http.messages import Head, Refused
+from mcp_trio.transports.http.parser import RequestParser
+from mcp_trio.transports.http.rules import (
+    HEALTH,
+    accepted,
+    bare,
+    check_arguments,
+    check_mirrored,
+)
 from mcp_trio.transports.http.service import Service
-from mcp_trio.transports.http.streams import HttpSession
-from mcp_trio.transports.lines import Lines
+from mcp_trio.transports.http.sessions import HttpSession
 from mcp_trio.transports.websocket import serve_websocket
 
 from .mutating import TRACES, Mutator, messages
@@ -63,7 +70,9 @@ def a_message(mutator: Mutator) -> Callable[[], object]:
         choose = mutator.random.choice
         session = Session(revisions, choose(stated), choose([None, *opening]))
         event = session.receive(mutator.make())
-        assert event is None or isinstance(event, Call | Notice | Answer | Refusal | Batch)
+        assert event is None or isinstance(
+            event, Call | Notice | Answer | Refusal | Batch
+        )
         for part in event.events if isinstance(event, Batch) else [event]:
             if isinstance(part, Refusal):
                 refused = json.loads(part.data)
@@ -78,9 +87,11 @@ def lines_of(mutator: Mutator) -> Callable[[], object]:
 
     def one() -> None:
         data = b"\n".join(mutator.make() for _ in range(mutator.random.randrange(4)))
-        whole, split = Lines(3_000), Lines(3_000)
+        whole, split = LineDecoder(3_000), LineDecoder(3_000)
         wanted = [*whole.feed(data), *whole.end()]
-        found = [line for piece in mutator.pieces(data) for line in split.feed(piece)] + split.end()
+        found = [
+            line for piece in mutator.pieces(data) for line in split.feed(piece)
+        ] + split.end()
         assert found == wanted
 
     return one
@@ -92,15 +103,51 @@ def lines_of(mutator: Mutator) -> Callable[[], object]:
 @cache
 def streams() -> list[bytes]:
     bodies = [data for data in messages() if len(data) < 800][:200]
-    told = [request("POST", "/mcp", {**HEADERS, "MCP-Protocol-Version": "2026-07-28"}, body) for body in bodies]
+    told = [
+        request("POST", "/mcp", {**HEADERS, "MCP-Protocol-Version": "2026-07-28"}, body)
+        for body in bodies
+    ]
     return [*(case.data[:4_000] for case in CASES.values()), *told, CANARY, UPGRADE]
 
 
 WORDS = [
-    *(b"\r\n", b"\r", b"\n", b"\r\n\r\n", b" ", b"\t", b":", b",", b";", b"\0", b"\x0b", b"\xff", b"0\r\n\r\n"),
-    *(b"Content-Length: 5\r\n", b"Transfer-Encoding: chunked\r\n", b"chunked", b"Host: localhost\r\n", b"-", b"0x"),
-    *(b"Connection: Upgrade\r\nUpgrade: h2c\r\n", b"Upgrade: websocket\r\n", b"Connection: close\r\n", b"HTTP/1.0"),
-    *(b"Expect: 100-continue\r\n", b"9" * 25, b"ffffffffffffffff", b"GET /healthz HTTP/1.1\r\n", b"CONNECT ", b"HEAD "),
+    *(
+        b"\r\n",
+        b"\r",
+        b"\n",
+        b"\r\n\r\n",
+        b" ",
+        b"\t",
+        b":",
+        b",",
+        b";",
+        b"\0",
+        b"\x0b",
+        b"\xff",
+        b"0\r\n\r\n",
+    ),
+    *(
+        b"Content-Length: 5\r\n",
+        b"Transfer-Encoding: chunked\r\n",
+        b"chunked",
+        b"Host: localhost\r\n",
+        b"-",
+        b"0x",
+    ),
+    *(
+        b"Connection: Upgrade\r\nUpgrade: h2c\r\n",
+        b"Upgrade: websocket\r\n",
+        b"Connection: close\r\n",
+        b"HTTP/1.0",
+    ),
+    *(
+        b"Expect: 100-continue\r\n",
+        b"9" * 25,
+        b"ffffffffffffffff",
+        b"GET /healthz HTTP/1.1\r\n",
+        b"CONNECT ",
+        b"HEAD ",
+    ),
 ]
 
 
@@ -117,7 +164,16 @@ def readings(admit: Any, pieces: list[bytes]) -> tuple[list[Read], int | None]:
         if one.refused is not None:
             return found, one.refused.status
         assert one.route
-        found.append((one.method, one.target, one.headers, bytes(one.body), one.keeps_alive, one.upgrade))
+        found.append(
+            (
+                one.method,
+                one.target,
+                one.headers,
+                bytes(one.body),
+                one.keeps_alive,
+                one.upgrade,
+            )
+        )
         if not one.keeps_alive:
             break
     return found, None
@@ -132,7 +188,9 @@ def a_stream(mutator: Mutator) -> Callable[[], object]:
         head, _, body = parts[-1].partition(b"\r\n\r\n")
         for _ in range(choose([0, 0, 1, 2])):  # the same head again, with another body
             at = mutator.random.randint(0, len(body))
-            body = choose([body, body[:at] + b"x" + body[at + 1 :], body[:at], b"\r\n" + body])
+            body = choose(
+                [body, body[:at] + b"x" + body[at + 1 :], body[:at], b"\r\n" + body]
+            )
             parts.append(head + b"\r\n\r\n" + body)
         data = b"".join(parts)
         wanted = readings(admit, [data])
@@ -154,43 +212,114 @@ VALUES = [
         b"https://evil.example:1",
         b"null",
     ),
-    *(b"=?base64?SGVsbG8=?=", b"=?base64??=", b"text", b"a\tb", "é".encode(), b"\xff", b"\0", b"application/json"),
-    *(b"application/json; charset=utf-8", b"text/event-stream;q=0", b"*/*", b"application/json, text/event-stream"),
-    *(b"2026-07-28", b"tools/call", b"get_weather", b"1", b"1.0", b"9" * 30, b"true", b"-0", b"1e5", b"Mcp-Param-A, b"),
+    *(
+        b"=?base64?SGVsbG8=?=",
+        b"=?base64??=",
+        b"text",
+        b"a\tb",
+        "é".encode(),
+        b"\xff",
+        b"\0",
+        b"application/json",
+    ),
+    *(
+        b"application/json; charset=utf-8",
+        b"text/event-stream;q=0",
+        b"*/*",
+        b"application/json, text/event-stream",
+    ),
+    *(
+        b"2026-07-28",
+        b"tools/call",
+        b"get_weather",
+        b"1",
+        b"1.0",
+        b"9" * 30,
+        b"true",
+        b"-0",
+        b"1e5",
+        b"Mcp-Param-A, b",
+    ),
 ]
 
 
 def header_values() -> Mutator:
     return Mutator(
-        "headers", VALUES, words=[b"=?base64?", b"?=", b";q=0", b",", b"\t", b" ", b"\x7f", b"[", b"]", b"@", b":"]
+        "headers",
+        VALUES,
+        words=[
+            b"=?base64?",
+            b"?=",
+            b";q=0",
+            b",",
+            b"\t",
+            b" ",
+            b"\x7f",
+            b"[",
+            b"]",
+            b"@",
+            b":",
+        ],
     )
 
 
 def headers_of(mutator: Mutator) -> Callable[[], object]:
     """What the endpoint reads in headers: each is understood or refused; and no foreign name passes for the machine."""
     service = Service(make_server())
-    names = [b"host", b"origin", b"accept", b"content-type", b"access-control-request-headers", b"mcp-method"]
-    names += [b"mcp-name", b"mcp-protocol-version", b"mcp-session-id", b"last-event-id", b"mcp-param-n", b"upgrade"]
-    schema = {"properties": {"n": {"type": "integer", "x-mcp-header": "n"}, "s": {"x-mcp-header": "Mcp-Name"}}}
-    wanted = list(endpoint.mirrors(schema))
-    body = message("tools/call", {"name": "add", "arguments": {"n": 1, "s": "x"}, "_meta": MODERN})
+    names = [
+        b"host",
+        b"origin",
+        b"accept",
+        b"content-type",
+        b"access-control-request-headers",
+        b"mcp-method",
+    ]
+    names += [
+        b"mcp-name",
+        b"mcp-protocol-version",
+        b"mcp-session-id",
+        b"last-event-id",
+        b"mcp-param-n",
+        b"upgrade",
+    ]
+    schema = {
+        "properties": {
+            "n": {"type": "integer", "x-mcp-header": "n"},
+            "s": {"x-mcp-header": "Mcp-Name"},
+        }
+    }
+    wanted = list(mirrors(schema))
+    body = message(
+        "tools/call", {"name": "add", "arguments": {"n": 1, "s": "x"}, "_meta": MODERN}
+    )
     event = Session(service.server.revisions).receive(json.dumps(body).encode())
     assert isinstance(event, Call)
 
     def one() -> None:
         choose = mutator.random.choice
-        headers = {choose(names): mutator.make().strip(b" \t") for _ in range(mutator.random.randrange(1, 5))}
-        methods, targets = [b"POST", b"GET", b"OPTIONS", b"HEAD"], [b"/mcp", b"/sse", b"http://" + mutator.make()]
+        headers = {
+            choose(names): mutator.make().strip(b" \t")
+            for _ in range(mutator.random.randrange(1, 5))
+        }
+        methods, targets = (
+            [b"POST", b"GET", b"OPTIONS", b"HEAD"],
+            [b"/mcp", b"/sse", b"http://" + mutator.make()],
+        )
         head = Head(choose(methods), choose(targets), headers)
         refused = service.admit(head)
-        if head.route and head.route != endpoint.HEALTH and refused is None:
-            assert endpoint.bare(head.headers[b"host"].decode("latin-1").lower()) != "evil.example"
+        if head.route and head.route != HEALTH and refused is None:
+            assert (
+                bare(head.headers[b"host"].decode("latin-1").lower()) != "evil.example"
+            )
             assert service.guard.check(head) is None
-        endpoint.accepted(headers)
-        for check in (endpoint.check_mirrored, lambda call, given: endpoint.check_arguments(wanted, call, given)):
+        accepted(headers)
+        for check in (
+            check_mirrored,
+            lambda call, given: check_arguments(wanted, call, given),
+        ):
             try:
                 check(event, headers)
-            except endpoint.HeaderMismatch:
+            except HeaderMismatch:
                 pass
 
     return one
@@ -200,8 +329,23 @@ def headers_of(mutator: Mutator) -> Callable[[], object]:
 
 
 def event_ids() -> Mutator:
-    ids = [b"0-1", b"0-2", b"1-1", b"1-10", b"-", b"0-", b"-1", b"0-999999999999999", b"00-1", b"2-1"]
-    return Mutator("resumption", ids, words=[b"-", b"0", b"9" * 20, b"9" * 5_000, b"+1", b"_", "١".encode(), b"\0"])
+    ids = [
+        b"0-1",
+        b"0-2",
+        b"1-1",
+        b"1-10",
+        b"-",
+        b"0-",
+        b"-1",
+        b"0-999999999999999",
+        b"00-1",
+        b"2-1",
+    ]
+    return Mutator(
+        "resumption",
+        ids,
+        words=[b"-", b"0", b"9" * 20, b"9" * 5_000, b"+1", b"_", "١".encode(), b"\0"],
+    )
 
 
 def an_event_id(mutator: Mutator) -> Callable[[], object]:
@@ -241,7 +385,19 @@ def event_streams() -> Mutator:
         b"\xef\xbb\xbfdata: a\rdata: b\r\n\r\n",
     ]
     return Mutator(
-        "events", corpus, words=[b"\n", b"\r", b"\r\n", b":", b" ", b"data", b"id: \0\n", b"\xff", b"retry: x\n"]
+        "events",
+        corpus,
+        words=[
+            b"\n",
+            b"\r",
+            b"\r\n",
+            b":",
+            b" ",
+            b"data",
+            b"id: \0\n",
+            b"\xff",
+            b"retry: x\n",
+        ],
     )
 
 
@@ -251,7 +407,9 @@ def an_event_stream(mutator: Mutator) -> Callable[[], object]:
     def one() -> None:
         data = b"".join(mutator.make() for _ in range(3))
         split = Parser()
-        assert [event for piece in mutator.pieces(data) for event in split.feed(piece)] == Parser().feed(data)
+        assert [
+            event for piece in mutator.pieces(data) for event in split.feed(piece)
+        ] == Parser().feed(data)
 
     return one
 
@@ -262,10 +420,21 @@ def an_event_stream(mutator: Mutator) -> Callable[[], object]:
 def frames() -> Mutator:
     say = [data for data in messages() if len(data) < 500][:100]
     whole = [masked(1, data) for data in say]
-    parts = [masked(1, data[:20], final=False) + masked(9, b"ping") + masked(0, data[20:]) for data in say[:20]]
-    others = [masked(8, b"\x03\xe8"), masked(2, b"binary"), masked(9, b""), masked(10, b""), masked(1, b"\xff")]
+    parts = [
+        masked(1, data[:20], final=False) + masked(9, b"ping") + masked(0, data[20:])
+        for data in say[:20]
+    ]
+    others = [
+        masked(8, b"\x03\xe8"),
+        masked(2, b"binary"),
+        masked(9, b""),
+        masked(10, b""),
+        masked(1, b"\xff"),
+    ]
     return Mutator(
-        "websocket", whole + parts + others, words=[b"\x81\xfe", b"\x88\x80", b"\x81\xff" + b"\xff" * 8, b"\0" * 4]
+        "websocket",
+        whole + parts + others,
+        words=[b"\x81\xfe", b"\x88\x80", b"\x81\xff" + b"\xff" * 8, b"\0" * 4],
     )
 
 
@@ -277,20 +446,27 @@ def a_websocket(mutator: Mutator) -> Callable[[], object]:
     async def echo(text: str) -> str:
         return text
 
-    async def converse(count: int) -> None:
+    async def serve_conversation(count: int) -> None:
         async with server.running():
             for _ in range(count):
                 ours, theirs = trio.testing.memory_stream_pair()
-                data = UPGRADE + b"".join(mutator.make()[:4_000] for _ in range(mutator.random.randrange(1, 6)))
+                data = UPGRADE + b"".join(
+                    mutator.make()[:4_000]
+                    for _ in range(mutator.random.randrange(1, 6))
+                )
                 with trio.fail_after(30):
                     async with trio.open_nursery() as nursery:
-                        nursery.start_soon(serve_websocket, server, theirs, data, trio.Event())
+                        nursery.start_soon(
+                            serve_websocket, server, theirs, data, trio.Event()
+                        )
                         await ours.send_eof()
                         while await ours.receive_some():
                             pass
 
     def one() -> int:
-        trio.run(converse, 100, clock=trio.testing.MockClock(autojump_threshold=0))
+        trio.run(
+            serve_conversation, 100, clock=trio.testing.MockClock(autojump_threshold=0)
+        )
         return 100
 
     return one
@@ -302,7 +478,20 @@ def a_websocket(mutator: Mutator) -> Callable[[], object]:
 def uris() -> Mutator:
     corpus = [text.encode() for template, uri, _ in MATCHES for text in (template, uri)]
     return Mutator(
-        "templates", corpus, words=[b"{x}", b"{+y}", b"/", b"%2F", b"%", b"{", b"}", b"\n", b"a" * 500, b"\xff"]
+        "templates",
+        corpus,
+        words=[
+            b"{x}",
+            b"{+y}",
+            b"/",
+            b"%2F",
+            b"%",
+            b"{",
+            b"}",
+            b"\n",
+            b"a" * 500,
+            b"\xff",
+        ],
     )
 
 
@@ -313,7 +502,9 @@ def a_template(mutator: Mutator) -> Callable[[], object]:
     def one() -> None:
         if mutator.random.random() < 0.3:
             try:
-                templates[mutator.random.randrange(len(templates))] = UriTemplate(mutator.text())
+                templates[mutator.random.randrange(len(templates))] = UriTemplate(
+                    mutator.text()
+                )
             except ValueError:
                 pass
         uri, begun = mutator.text(), time.perf_counter()
@@ -326,27 +517,61 @@ def a_template(mutator: Mutator) -> Callable[[], object]:
 
 def schemas() -> Mutator:
     corpus: list[Any] = [
-        {"$schema": draft, "type": "object", "properties": {"a": {"type": "integer", "minimum": 1}}} for draft in DRAFTS
+        {
+            "$schema": draft,
+            "type": "object",
+            "properties": {"a": {"type": "integer", "minimum": 1}},
+        }
+        for draft in DRAFTS
     ]
     corpus += [
-        {"$defs": {"a": {"type": "string"}}, "properties": {"a": {"$ref": "#/$defs/a"}, "b": {"$ref": "#"}}},
-        {"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#"}, "maxItems": 3}]},
-        {"$id": "http://localhost/a", "properties": {"a": {"$ref": "b"}}, "$defs": {"b": {"$id": "b", "type": "null"}}},
-        {"if": {"type": "integer"}, "then": {"multipleOf": 3}, "else": {"format": "date"}, "enum": [1, 2, None]},
-        {"type": "object", "additionalProperties": False, "required": ["a"], "dependentRequired": {"a": ["b"]}},
+        {
+            "$defs": {"a": {"type": "string"}},
+            "properties": {"a": {"$ref": "#/$defs/a"}, "b": {"$ref": "#"}},
+        },
+        {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "array", "items": {"$ref": "#"}, "maxItems": 3},
+            ]
+        },
+        {
+            "$id": "http://localhost/a",
+            "properties": {"a": {"$ref": "b"}},
+            "$defs": {"b": {"$id": "b", "type": "null"}},
+        },
+        {
+            "if": {"type": "integer"},
+            "then": {"multipleOf": 3},
+            "else": {"format": "date"},
+            "enum": [1, 2, None],
+        },
+        {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["a"],
+            "dependentRequired": {"a": ["b"]},
+        },
         {"a": 1},
         {"a": "x", "b": {"a": [1, 2.0]}},
         [],
         "x",
         None,
     ]
-    return Mutator("schemas", [json.dumps(one).encode() for one in corpus], is_json=True)
+    return Mutator(
+        "schemas", [json.dumps(one).encode() for one in corpus], is_json=True
+    )
 
 
 def a_schema(mutator: Mutator) -> Callable[[], object]:
     """It is refused in words, or judges: by a ValueError alone; and so do arguments by a signature."""
 
-    def f(a: int, b: list[float] | None = None, c: dict[str, Any] | str = "x", d: bool = False) -> None: ...
+    def f(
+        a: int,
+        b: list[float] | None = None,
+        c: dict[str, Any] | str = "x",
+        d: bool = False,
+    ) -> None: ...
 
     parameters, known = Parameters(f), [Validator({}, what="none")]
 
@@ -377,7 +602,9 @@ def a_schema(mutator: Mutator) -> Callable[[], object]:
 def states() -> Mutator:
     contents = [b"{}", b'{"digest":"x","expires":1.0}', b"", b"\0" * 100]
     return Mutator(
-        "states", [seal(SECRET, content).encode() for content in contents], words=[b"=", b"-", b"_", b"+", b"/", b" "]
+        "states",
+        [seal(SECRET, content).encode() for content in contents],
+        words=[b"=", b"-", b"_", b"+", b"/", b" "],
     )
 
 
@@ -399,7 +626,9 @@ def a_state(mutator: Mutator) -> Callable[[], object]:
 def traces() -> Mutator:
     files = [path.read_bytes() for path in sorted(TRACES.rglob("*.jsonl"))]
     return Mutator(
-        "traces", [data for data in files if len(data) < 6_000], words=[b"\n", b"{", b"null", b'"raw":"x"', b"\xff"]
+        "traces",
+        [data for data in files if len(data) < 6_000],
+        words=[b"\n", b"{", b"null", b'"raw":"x"', b"\xff"],
     )
 
 
@@ -429,8 +658,12 @@ def encoded(mutator: Mutator) -> Callable[[], object]:
     """Whatever text a tool gives leaves as JSON in UTF-8."""
 
     def one() -> None:
-        text = mutator.text() + mutator.random.choice(["", "\ud800", "\udc00\ud800", "\0"])
-        assert isinstance(msgspec.json.decode(jsonrpc.encode({"text": text, text[:9]: [text]})), dict)
+        text = mutator.text() + mutator.random.choice(
+            ["", "\ud800", "\udc00\ud800", "\0"]
+        )
+        assert isinstance(
+            msgspec.json.decode(jsonrpc.encode({"text": text, text[:9]: [text]})), dict
+        )
 
     return one
 

@@ -31,9 +31,14 @@ def descriptors(pid: int | str = "self") -> int:
 def level(name: str, sizes: list[int], slack: int) -> None:
     """What is held at the end is no more than what was held when all was in use; a few looks are too few to tell."""
     if len(sizes) >= 10:
-        early, late = max(sizes[len(sizes) // 10 : len(sizes) // 3]), max(sizes[-max(1, len(sizes) // 10) :])
+        early, late = (
+            max(sizes[len(sizes) // 10 : len(sizes) // 3]),
+            max(sizes[-max(1, len(sizes) // 10) :]),
+        )
         if late > early * 1.1 + slack:
-            raise Found(f"{name} grows: {early:,} in the beginning, {late:,} in the end")
+            raise Found(
+                f"{name} grows: {early:,} in the beginning, {late:,} in the end"
+            )
 
 
 class Progress:
@@ -50,7 +55,9 @@ class Progress:
         if now - self._said > EVERY or self.done >= self._wanted:
             self._said = now
             rate = self.done / max(now - self._begun, 1e-9)
-            self._say(f"{self._name:>12} {self.done:>9,} of {self._wanted:>9,}  {rate:9,.0f} inputs/s")
+            self._say(
+                f"{self._name:>12} {self.done:>9,} of {self._wanted:>9,}  {rate:9,.0f} inputs/s"
+            )
 
 
 @contextmanager

@@ -25,14 +25,24 @@ from .parsers import frames, http_streams
 from .running import Found, Progress, Say, descriptors, level, memory
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
-COMMAND = [sys.executable, "-m", "mcp_trio", "run", str(Path(__file__).resolve().parent / "served.py")]
+COMMAND = [
+    sys.executable,
+    "-m",
+    "mcp_trio",
+    "run",
+    str(Path(__file__).resolve().parent / "served.py"),
+]
 A_ROUND, AT_ONCE = 1_000, 16
 PATIENCE = 20.0  # seconds for an answer
 SLACK = {"memory": 4 * 2**20, "descriptors": 4}
 
 
 def environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("MCP_TRIO_")}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("MCP_TRIO_")
+    }
     return {**kept, "PYTHONPATH": str(PROJECT)}
 
 
@@ -44,7 +54,10 @@ def quiet() -> Iterator[Any]:
         errors.seek(0)
         said = errors.read()
     if b"Traceback" in said:
-        raise Found("a traceback in the log: " + said[said.index(b"Traceback") :][:3_000].decode(errors="replace"))
+        raise Found(
+            "a traceback in the log: "
+            + said[said.index(b"Traceback") :][:3_000].decode(errors="replace")
+        )
 
 
 class Held:
@@ -70,7 +83,9 @@ class Process:
     """The server on its standard input, and what it writes: read by a thread, so that neither side waits."""
 
     def __init__(self, errors: Any) -> None:
-        self._process = Popen(COMMAND, stdin=PIPE, stdout=PIPE, stderr=errors, env=environment())
+        self._process = Popen(
+            COMMAND, stdin=PIPE, stdout=PIPE, stderr=errors, env=environment()
+        )
         self.pid = self._process.pid
         self.pongs: set[str] = set()
         self.lines = 0
@@ -95,7 +110,11 @@ class Process:
         """Whether it answers a request, of a revision that needs no opening, within some seconds."""
         self.send([json.dumps(modern(name, "server/discover")).encode()])
         deadline = time.monotonic() + 20
-        while name not in self.pongs and time.monotonic() < deadline and self._process.poll() is None:
+        while (
+            name not in self.pongs
+            and time.monotonic() < deadline
+            and self._process.poll() is None
+        ):
             time.sleep(0.001)
         return name in self.pongs
 
@@ -116,7 +135,10 @@ class Process:
 
 def stdio(inputs: int, seed: int, say: Say, revision: str = "2025-03-26") -> int:
     """So many bad messages to one process. Raises Found."""
-    mutator, progress = Mutator(f"{seed} stdio", messages(), is_json=True), Progress("stdio", inputs, say)
+    mutator, progress = (
+        Mutator(f"{seed} stdio", messages(), is_json=True),
+        Progress("stdio", inputs, say),
+    )
     with quiet() as errors:
         process = Process(errors)
         held = Held(process.pid)
@@ -126,7 +148,9 @@ def stdio(inputs: int, seed: int, say: Say, revision: str = "2025-03-26") -> int
                 count = min(A_ROUND, inputs - progress.done)
                 process.send([mutator.line() for _ in range(count)])
                 if not process.answers(f"ping-{progress.done}"):
-                    raise Found(f"stdio, seed {seed}: no answer after {progress.done + count:,} messages")
+                    raise Found(
+                        f"stdio, seed {seed}: no answer after {progress.done + count:,} messages"
+                    )
                 progress.add(count)
                 held.look()
             if process.lines < inputs // 4:
@@ -147,7 +171,9 @@ def http(inputs: int, seed: int, say: Say) -> int:
     mutator = http_streams()
 
     def stream() -> bytes:
-        return b"".join(mutator.make()[:8_000] for _ in range(mutator.random.choice([1, 1, 2])))
+        return b"".join(
+            mutator.make()[:8_000] for _ in range(mutator.random.choice([1, 1, 2]))
+        )
 
     return over_tcp("native HTTP", mutator, stream, inputs, seed, say)
 
@@ -157,16 +183,27 @@ def websocket(inputs: int, seed: int, say: Say) -> int:
     mutator = frames()
 
     def stream() -> bytes:
-        return UPGRADE + b"".join(mutator.make()[:4_000] for _ in range(mutator.random.choice([1, 1, 3])))
+        return UPGRADE + b"".join(
+            mutator.make()[:4_000] for _ in range(mutator.random.choice([1, 1, 3]))
+        )
 
     return over_tcp("WebSocket", mutator, stream, inputs, seed, say)
 
 
-def over_tcp(name: str, mutator: Mutator, stream: Callable[[], bytes], inputs: int, seed: int, say: Say) -> int:
+def over_tcp(
+    name: str,
+    mutator: Mutator,
+    stream: Callable[[], bytes],
+    inputs: int,
+    seed: int,
+    say: Say,
+) -> int:
     mutator.random.seed(f"{seed} {name}")
     progress = Progress(name, inputs, say)
     with quiet() as errors:
-        process = Popen([*COMMAND, "--http", "0"], stderr=subprocess.PIPE, env=environment())
+        process = Popen(
+            [*COMMAND, "--http", "0"], stderr=subprocess.PIPE, env=environment()
+        )
         assert process.stderr is not None
         drain = None
         try:
@@ -176,7 +213,10 @@ def over_tcp(name: str, mutator: Mutator, stream: Callable[[], bytes], inputs: i
                 assert line, "the server did not start"
             drain = Thread(target=copy, args=(process.stderr, errors), daemon=True)
             drain.start()
-            port, held = int(line.rpartition(b":")[2].partition(b"/")[0]), Held(process.pid)
+            port, held = (
+                int(line.rpartition(b":")[2].partition(b"/")[0]),
+                Held(process.pid),
+            )
             trio.run(rounds, port, stream, inputs, progress, held)
             held.judge()
             if process.poll() is not None:
@@ -195,7 +235,9 @@ def copy(source: Any, target: Any) -> None:
         target.write(line)
 
 
-async def rounds(port: int, stream: Callable[[], bytes], inputs: int, progress: Progress, held: Held) -> None:
+async def rounds(
+    port: int, stream: Callable[[], bytes], inputs: int, progress: Progress, held: Held
+) -> None:
     there = Site(make_server(), port, trio.Event())
     while progress.done < inputs:
         count = min(A_ROUND, inputs - progress.done)
@@ -203,7 +245,11 @@ async def rounds(port: int, stream: Callable[[], bytes], inputs: int, progress: 
         async with trio.open_nursery() as nursery:
             for start in range(AT_ONCE):
                 nursery.start_soon(each, port, streams[start::AT_ONCE])
-        reply = (await there.modern("tools/call", {"name": "calculate_sum", "arguments": {"a": 1, "b": 2}})).json
+        reply = (
+            await there.modern(
+                "tools/call", {"name": "calculate_sum", "arguments": {"a": 1, "b": 2}}
+            )
+        ).json
         assert reply["result"]["structuredContent"] == 3, reply
         progress.add(count)
         held.look()
@@ -214,7 +260,10 @@ async def each(port: int, streams: list[bytes]) -> None:
     for data in streams:
         client = await trio.open_tcp_stream("127.0.0.1", port)
         async with client:
-            with suppress(trio.BrokenResourceError), trio.move_on_after(PATIENCE) as patience:
+            with (
+                suppress(trio.BrokenResourceError),
+                trio.move_on_after(PATIENCE) as patience,
+            ):
                 await client.send_all(data)
                 await client.send_eof()
                 while await client.receive_some():

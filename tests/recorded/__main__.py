@@ -20,7 +20,7 @@ import msgspec
 from mcp_trio.trace.format import Trace, read
 from tests.clients.install import command_of
 
-from .recording import PROJECT, converse, listening, recorded, recorder, run
+from .recording import PROJECT, listening, recorded, recorder, run, serve_conversation
 
 FOLDER = PROJECT / "traces" / "clients"
 DEMO = "mcp_trio.demo"
@@ -29,22 +29,55 @@ VERSION = {
     False: ["/result/serverInfo/version"],
     True: ["/result/_meta/io.modelcontextprotocol~1serverInfo/version"],
 }
-TRANSPORTS = {"stdio": "stdio", "http": "Streamable HTTP", "sse": "the HTTP+SSE of 2024"}
+TRANSPORTS = {
+    "stdio": "stdio",
+    "http": "Streamable HTTP",
+    "sse": "the HTTP+SSE of 2024",
+}
 TOUR = (
     "The conversation of tests/clients: lists of everything with all their pages, calls of tools, one that tells its"
     " progress, one that asks the user, one with bad arguments and one that there is not, a resource, a prompt, a"
     " completion."
 )
-INSPECTED = {"stdio": "A tool is called.", "http": "Four commands, each with connections of its own."}
-ERAS = {"newest": "It asks for the newest revision.", "legacy": "It opens a session, with the handshake."}
+INSPECTED = {
+    "stdio": "A tool is called.",
+    "http": "Four commands, each with connections of its own.",
+}
+ERAS = {
+    "newest": "It asks for the newest revision.",
+    "legacy": "It opens a session, with the handshake.",
+}
 PARTICULAR = {
     "typescript-sdk-2-stdio": "It has asked a process of its own before which revisions there are.",
     "inspector-stdio": "It listens until its end, which no other transport shows to the server.",
 }
-HOLDS_ON = {"inspector-stdio": ["stdio"], "inspector-http": ["http"], "inspector-legacy-http": ["http"]}
-ONE_CALL = ["--method", "tools/call", "--tool-name", "get_weather", "--tool-arg", "location=London"]
-ONE_PROMPT = ["--method", "prompts/get", "--prompt-name", "write_postcard", "--prompt-args", "city=London"]
-INSPECTING = [["--method", "tools/list"], ONE_CALL, ["--method", "resources/read", "--uri", "demo://about"], ONE_PROMPT]
+HOLDS_ON = {
+    "inspector-stdio": ["stdio"],
+    "inspector-http": ["http"],
+    "inspector-legacy-http": ["http"],
+}
+ONE_CALL = [
+    "--method",
+    "tools/call",
+    "--tool-name",
+    "get_weather",
+    "--tool-arg",
+    "location=London",
+]
+ONE_PROMPT = [
+    "--method",
+    "prompts/get",
+    "--prompt-name",
+    "write_postcard",
+    "--prompt-args",
+    "city=London",
+]
+INSPECTING = [
+    ["--method", "tools/list"],
+    ONE_CALL,
+    ["--method", "resources/read", "--uri", "demo://about"],
+    ONE_PROMPT,
+]
 
 
 class Recording(NamedTuple):
@@ -58,7 +91,11 @@ class Recording(NamedTuple):
     @property
     def name(self) -> str:
         """The file's, without its end."""
-        words = [*self.called.lower().split(), *(["legacy"] if self.era == "legacy" else []), self.transport]
+        words = [
+            *self.called.lower().split(),
+            *(["legacy"] if self.era == "legacy" else []),
+            self.transport,
+        ]
         return "-".join(words)
 
 
@@ -83,13 +120,22 @@ def record(recording: Recording, file: Path) -> str:
     if recording.transport == "stdio":
         return speak(recording, ["--", *recorder(file, DEMO)])
     with listening(file, DEMO) as url:
-        return speak(recording, [url.replace("/mcp", "/sse") if recording.transport == "sse" else url])
+        return speak(
+            recording,
+            [url.replace("/mcp", "/sse") if recording.transport == "sse" else url],
+        )
 
 
 def toured(recording: Recording, target: Sequence[str]) -> str:
     """An SDK's client takes the tour."""
     where = {"stdio": [], "http": ["--url"], "sse": ["--sse"]}[recording.transport]
-    report = converse(command_of(recording.client), "--revision", recording.era or "newest", *where, *target)
+    report = serve_conversation(
+        command_of(recording.client),
+        "--revision",
+        recording.era or "newest",
+        *where,
+        *target,
+    )
     sdk: str = report["sdk"]
     return re.sub("^python ", "mcp ", sdk)
 
@@ -114,9 +160,17 @@ def described(trace: Trace, recording: Recording, version: str) -> Trace:
         trace.header,
         title=f"{recording.called} over {TRANSPORTS[recording.transport]}",
         client=version,
-        over=HOLDS_ON.get(recording.name, ["stdio", "http", "ws"] if modern else ["stdio", "http", "sse", "ws"]),
+        over=HOLDS_ON.get(
+            recording.name,
+            ["stdio", "http", "ws"] if modern else ["stdio", "http", "sse", "ws"],
+        ),
         ignore=VERSION[modern],
-        notes=" ".join(filter(None, [what, ERAS.get(recording.era), PARTICULAR.get(recording.name), why])),
+        notes=" ".join(
+            filter(
+                None,
+                [what, ERAS.get(recording.era), PARTICULAR.get(recording.name), why],
+            )
+        ),
     )
     return msgspec.structs.replace(trace, header=header)
 
@@ -131,7 +185,9 @@ def without_session_ids(data: bytes) -> bytes:
 
 def main() -> None:
     """Record those that are named, or all."""
-    wanted: list[Any] = [one for one in RECORDINGS if not sys.argv[1:] or one.name in sys.argv[1:]]
+    wanted: list[Any] = [
+        one for one in RECORDINGS if not sys.argv[1:] or one.name in sys.argv[1:]
+    ]
     if len(wanted) < len(sys.argv[1:]):
         sys.exit(f"the recordings are: {' '.join(one.name for one in RECORDINGS)}")
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -143,7 +199,9 @@ def main() -> None:
             file.write_bytes(without_session_ids(file.read_bytes()))
             trace = described(read(file), recording, version)
         (FOLDER / f"{recording.name}.jsonl").write_bytes(trace.dump())
-        print(f"{recording.name}: {version}, {trace.header.revision}, {len(trace.lines)} lines")
+        print(
+            f"{recording.name}: {version}, {trace.header.revision}, {len(trace.lines)} lines"
+        )
 
 
 if __name__ == "__main__":

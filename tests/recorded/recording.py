@@ -25,14 +25,20 @@ def recorder(trace: Path, *server: str) -> list[str]:
 
 def recorded(trace: Path) -> Path:
     """The conversation that was recorded: where the server was started several times, the last."""
-    return max(trace.parent.glob(f"{trace.stem}*.jsonl"), key=lambda path: (len(path.name), path.name), default=trace)
+    return max(
+        trace.parent.glob(f"{trace.stem}*.jsonl"),
+        key=lambda path: (len(path.name), path.name),
+        default=trace,
+    )
 
 
 @contextmanager
 def listening(trace: Path, server: str) -> Iterator[str]:
     """The recorder before an HTTP server, given as a SPEC or a URL: where it is found."""
     command = [*MCP_TRIO, "record", "-o", str(trace), "--listen", "0", server]
-    with subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=PROJECT, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             assert process.stderr is not None
             yield process.stderr.readline().split()[-1]
@@ -57,7 +63,7 @@ def run(command: Sequence[str], **environment: str) -> str:
     return done.stdout
 
 
-def converse(client: Sequence[str], *arguments: str) -> dict[str, Any]:
+def serve_conversation(client: Sequence[str], *arguments: str) -> dict[str, Any]:
     """What one of the clients of tests/clients saw of the server that the arguments name."""
     report: dict[str, Any] = json.loads(run([*client, *arguments]))
     return report

@@ -3,18 +3,31 @@
 from collections.abc import Sequence
 from typing import Any
 
-from mcp_trio import Audio, EmbeddedResource, Image, InvalidParams, ResourceLink, Server, Text, TextContents
+from mcp_trio import (
+    Audio,
+    EmbeddedResource,
+    Image,
+    InvalidParams,
+    ResourceLink,
+    Server,
+    Text,
+    TextContents,
+)
 
 WEATHER = "Current weather in {}:\nTemperature: 72°F\nConditions: Partly cloudy"
 LOCATION = {
     "type": "object",
-    "properties": {"location": {"type": "string", "description": "City name or zip code"}},
+    "properties": {
+        "location": {"type": "string", "description": "City name or zip code"}
+    },
     "required": ["location"],
 }
 SOURCE = "file:///project/src/main.rs"
 
 
-def first_tool_first(tools: Sequence[tuple[int, Any]], cursor: str | None) -> tuple[list[Any], str | None]:
+def first_tool_first(
+    tools: Sequence[tuple[int, Any]], cursor: str | None
+) -> tuple[list[Any], str | None]:
     """The first page, which the document's cursor names too, has one tool; the next has the others."""
     in_order = [tool for _, tool in tools]
     if cursor in (None, "optional-cursor-value"):
@@ -54,11 +67,18 @@ async def audio() -> Audio:
 @server.tool
 async def resource_link() -> ResourceLink:
     """A resource link."""
-    return ResourceLink(SOURCE, "main.rs", description="Primary entry point", mime_type="text/x-rust")
+    return ResourceLink(
+        SOURCE, "main.rs", description="Primary entry point", mime_type="text/x-rust"
+    )
 
 
 @server.tool
 async def resource() -> EmbeddedResource:
     """An embedded resource."""
-    contents = TextContents(SOURCE, "fn main() {...}", title="Project Rust Main File", mime_type="text/x-rust")
+    contents = TextContents(
+        SOURCE,
+        "fn main() {...}",
+        title="Project Rust Main File",
+        mime_type="text/x-rust",
+    )
     return EmbeddedResource(contents)

@@ -23,7 +23,9 @@ from mcp_trio import (
 WEATHER = "Current weather in {}:\nTemperature: 72°F\nConditions: Partly cloudy"
 LOCATION = {
     "type": "object",
-    "properties": {"location": {"type": "string", "description": "City name or zip code"}},
+    "properties": {
+        "location": {"type": "string", "description": "City name or zip code"}
+    },
     "required": ["location"],
 }
 NUMBERS = {
@@ -35,7 +37,9 @@ SOURCE = "file:///project/src/main.rs"
 TODAY = date(2025, 8, 8)
 
 
-def first_tool_first(tools: Sequence[tuple[int, Any]], cursor: str | None) -> tuple[list[Any], str | None]:
+def first_tool_first(
+    tools: Sequence[tuple[int, Any]], cursor: str | None
+) -> tuple[list[Any], str | None]:
     """The first page, which the document's cursor names too, has one tool; the next has the others."""
     in_order = [tool for _, tool in tools]
     if cursor in (None, "optional-cursor-value"):
@@ -56,7 +60,13 @@ server = Server("seed 001", pages=first_tool_first)
 
 @server.tool(
     title="Weather Information Provider",
-    icons=[Icon("https://example.com/weather-icon.png", mime_type="image/png", sizes=["48x48"])],
+    icons=[
+        Icon(
+            "https://example.com/weather-icon.png",
+            mime_type="image/png",
+            sizes=["48x48"],
+        )
+    ],
     input_schema=LOCATION,
 )
 async def get_weather(location: str) -> str:
@@ -103,7 +113,9 @@ async def take_anything(**anything: Any) -> str:
 async def book_trip(departure: date) -> str:
     """Book a trip."""
     if departure <= TODAY:
-        raise ToolError(f"Invalid departure date: must be in the future. Current date is {TODAY:%d/%m/%Y}.")
+        raise ToolError(
+            f"Invalid departure date: must be in the future. Current date is {TODAY:%d/%m/%Y}."
+        )
     return f"booked for {departure:%d/%m/%Y}"
 
 
@@ -116,7 +128,11 @@ async def text() -> Text:
 @server.tool
 async def image() -> Image:
     """Image content."""
-    return Image("base64-encoded-data", "image/png", annotations=Annotations(audience=["user"], priority=0.9))
+    return Image(
+        "base64-encoded-data",
+        "image/png",
+        annotations=Annotations(audience=["user"], priority=0.9),
+    )
 
 
 @server.tool
@@ -128,12 +144,23 @@ async def audio() -> Audio:
 @server.tool
 async def resource_link() -> ResourceLink:
     """A resource link."""
-    return ResourceLink(SOURCE, "main.rs", description="Primary application entry point", mime_type="text/x-rust")
+    return ResourceLink(
+        SOURCE,
+        "main.rs",
+        description="Primary application entry point",
+        mime_type="text/x-rust",
+    )
 
 
 @server.tool
 async def resource() -> EmbeddedResource:
     """An embedded resource."""
     code = 'fn main() {\n println!("Hello world!");\n}'
-    hints = Annotations(audience=["user", "assistant"], priority=0.7, last_modified="2025-05-03T14:30:00Z")
-    return EmbeddedResource(TextContents(SOURCE, code, mime_type="text/x-rust", annotations=hints))
+    hints = Annotations(
+        audience=["user", "assistant"],
+        priority=0.7,
+        last_modified="2025-05-03T14:30:00Z",
+    )
+    return EmbeddedResource(
+        TextContents(SOURCE, code, mime_type="text/x-rust", annotations=hints)
+    )

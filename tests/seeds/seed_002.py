@@ -8,7 +8,11 @@ WEATHER_INPUT = {
     "type": "object",
     "properties": {
         "location": {"type": "string", "description": "City name or zip code"},
-        "units": {"type": "string", "enum": ["metric", "imperial"], "default": "metric"},
+        "units": {
+            "type": "string",
+            "enum": ["metric", "imperial"],
+            "default": "metric",
+        },
     },
     "required": ["location"],
 }
@@ -16,7 +20,11 @@ QUERY_INPUT = {
     "type": "object",
     "properties": {
         "query": {"type": "string", "description": "SQL query to execute"},
-        "database": {"type": "string", "enum": ["users", "products", "orders"], "default": "users"},
+        "database": {
+            "type": "string",
+            "enum": ["users", "products", "orders"],
+            "default": "users",
+        },
     },
     "required": ["query"],
 }
@@ -25,12 +33,23 @@ server = Server("seed 002")
 
 
 @server.tool(input_schema=WEATHER_INPUT)
-async def get_weather(location: str, units: Literal["metric", "imperial"] = "metric") -> dict[str, Any]:
+async def get_weather(
+    location: str, units: Literal["metric", "imperial"] = "metric"
+) -> dict[str, Any]:
     """Get current weather information for a specific location"""
-    return {"temperature": 72 if units == "imperial" else 22, "humidity": 65, "description": "Partly cloudy"}
+    return {
+        "temperature": 72 if units == "imperial" else 22,
+        "humidity": 65,
+        "description": "Partly cloudy",
+    }
 
 
 @server.tool(input_schema=QUERY_INPUT)
-async def query_database(query: str, database: Literal["users", "products", "orders"] = "users") -> dict[str, Any]:
+async def query_database(
+    query: str, database: Literal["users", "products", "orders"] = "users"
+) -> dict[str, Any]:
     """Execute a SQL query on the database"""
-    return {"error": f"No search results found for query: '{query}'", "status": "empty_results"}
+    return {
+        "error": f"No search results found for query: '{query}'",
+        "status": "empty_results",
+    }

@@ -3,17 +3,29 @@
 from collections.abc import Sequence
 from typing import Any
 
-from mcp_trio import EmbeddedResource, Image, InvalidParams, Server, Text, TextContents, ToolError
+from mcp_trio import (
+    EmbeddedResource,
+    Image,
+    InvalidParams,
+    Server,
+    Text,
+    TextContents,
+    ToolError,
+)
 
 WEATHER = "Current weather in {}:\nTemperature: 72°F\nConditions: Partly cloudy"
 LOCATION = {
     "type": "object",
-    "properties": {"location": {"type": "string", "description": "City name or zip code"}},
+    "properties": {
+        "location": {"type": "string", "description": "City name or zip code"}
+    },
     "required": ["location"],
 }
 
 
-def first_tool_first(tools: Sequence[tuple[int, Any]], cursor: str | None) -> tuple[list[Any], str | None]:
+def first_tool_first(
+    tools: Sequence[tuple[int, Any]], cursor: str | None
+) -> tuple[list[Any], str | None]:
     """The first page, which the document's cursor names too, has one tool; the next has the others."""
     in_order = [tool for _, tool in tools]
     if cursor in (None, "optional-cursor-value"):
@@ -49,4 +61,6 @@ async def image() -> Image:
 @server.tool
 async def resource() -> EmbeddedResource:
     """An embedded resource."""
-    return EmbeddedResource(TextContents("resource://example", "Resource content", mime_type="text/plain"))
+    return EmbeddedResource(
+        TextContents("resource://example", "Resource content", mime_type="text/plain")
+    )

@@ -32,19 +32,25 @@ from checked import cancelled, initialize, modern
 from http_wire import HEADERS, Site, Wire, make_server, message, modern_headers, request
 from trio_websocket import WebSocketConnection, wrap_client_stream
 
-from mcp_trio.client_sse import Event, Parser
+from mcp_trio.client.event_parser import Event, Parser
 from mcp_trio.transports.stdio import StdioWire, open_wire
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 SERVED = Path(__file__).resolve().parent / "served.py"
 CLIENTS, PAUSE = 24, 0.02
 PATIENCE = 30.0  # seconds for a reply: of a machine that does other things too
-IDLE, SETTLE = 6.0, 20.0  # seconds without a client, and in which all that clients have left has to be gone
+IDLE, SETTLE = (
+    6.0,
+    20.0,
+)  # seconds without a client, and in which all that clients have left has to be gone
 OLD, OLDER, OLDEST = "2025-11-25", "2025-03-26", "2024-11-05"
 GONE = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 LOUD = re.compile(rb"\b(ERROR|CRITICAL)\b|^Traceback", re.IGNORECASE)
 # How much more there may be in the end: what the allocator has not given back, and counters of things that come and go.
-MORE_MEMORY, MORE = 8 * 2**20, {"tasks": 0, "threads": 0, "objects": 5_000, "descriptors": 0}
+MORE_MEMORY, MORE = (
+    8 * 2**20,
+    {"tasks": 0, "threads": 0, "objects": 5_000, "descriptors": 0},
+)
 
 
 class Soak:
@@ -64,7 +70,9 @@ class Soak:
     def is_there(self) -> None:
         """Raises RuntimeError where the server has ended: there is nothing more to look at."""
         if self._process.poll() is not None:
-            raise RuntimeError(f"the server has ended: {self._process.returncode}; {self.failures[:5]}")
+            raise RuntimeError(
+                f"the server has ended: {self._process.returncode}; {self.failures[:5]}"
+            )
 
     # What the process holds
 
@@ -79,16 +87,30 @@ class Soak:
 
     async def holds(self) -> dict[str, int]:
         """All that is to be as it was."""
-        reply = await self.there.modern("tools/call", {"name": "held", "arguments": {}}, Connection="close")
-        text = (await self.there.send("GET", "/metrics", {"Connection": "close"})).body.decode()
-        gauges = re.findall(r"^(mcp_sessions|mcp_streams|mcp_requests_in_flight) (\d+)$", text, re.MULTILINE)
-        found = {**reply.json["result"]["structuredContent"], **{name: int(count) for name, count in gauges}}
+        reply = await self.there.modern(
+            "tools/call", {"name": "held", "arguments": {}}, Connection="close"
+        )
+        text = (
+            await self.there.send("GET", "/metrics", {"Connection": "close"})
+        ).body.decode()
+        gauges = re.findall(
+            r"^(mcp_sessions|mcp_streams|mcp_requests_in_flight) (\d+)$",
+            text,
+            re.MULTILINE,
+        )
+        found = {
+            **reply.json["result"]["structuredContent"],
+            **{name: int(count) for name, count in gauges},
+        }
         return {**found, "descriptors": self.descriptors, "memory": self.memory}
 
     async def holds_at_last(self, before: dict[str, int]) -> dict[str, int]:
         """The same, as soon as it is no more than before, or when what clients have left has to be gone."""
         deadline = trio.current_time() + SETTLE
-        while compared(before, after := await self.holds()) and trio.current_time() < deadline:  # noqa: ASYNC110
+        while (
+            compared(before, after := await self.holds())
+            and trio.current_time() < deadline
+        ):
             await trio.sleep(0.5)
         return after
 
@@ -123,11 +145,15 @@ class Soak:
 
 def call(name: str, arguments: Any, id: Any = 1, *, progress: bool = False) -> Any:
     meta = {"progressToken": f"of {id}"} if progress else {}
-    return modern(id, "tools/call", {"name": name, "arguments": arguments, "_meta": meta})
+    return modern(
+        id, "tools/call", {"name": name, "arguments": arguments, "_meta": meta}
+    )
 
 
 def posted(body: Any, headers: dict[str, str] | None = None) -> bytes:
-    return request("POST", "/mcp", headers or modern_headers(body), json.dumps(body).encode())
+    return request(
+        "POST", "/mcp", headers or modern_headers(body), json.dumps(body).encode()
+    )
 
 
 def vanish(wire: Wire) -> None:
@@ -152,7 +178,10 @@ async def floods(soak: Soak) -> None:
     count = soak.random.randrange(100, 400)
     async with soak.there.wire() as wire, trio.open_nursery() as nursery:
         soak.owe(count)
-        nursery.start_soon(wire.send, b"".join(posted(call("echo", {"text": str(n)})) for n in range(count)))
+        nursery.start_soon(
+            wire.send,
+            b"".join(posted(call("echo", {"text": str(n)})) for n in range(count)),
+        )
         for number in range(count):
             soak.expect((await wire.response()).json, str(number))
 
@@ -160,12 +189,26 @@ async def floods(soak: Soak) -> None:
 async def large(soak: Soak) -> None:
     text = "x" * soak.random.randrange(1, 300_000)
     soak.owe()
-    soak.expect((await soak.there.post(body := call("echo", {"text": text}), modern_headers(body))).json, text)
+    soak.expect(
+        (
+            await soak.there.post(
+                body := call("echo", {"text": text}), modern_headers(body)
+            )
+        ).json,
+        text,
+    )
 
 
 async def in_threads(soak: Soak) -> None:
     soak.owe()
-    soak.expect((await soak.there.post(body := call("block", {"seconds": 0.01}), modern_headers(body))).json, "blocked")
+    soak.expect(
+        (
+            await soak.there.post(
+                body := call("block", {"seconds": 0.01}), modern_headers(body)
+            )
+        ).json,
+        "blocked",
+    )
 
 
 async def streams(soak: Soak) -> None:
@@ -207,7 +250,9 @@ async def vanishes(soak: Soak) -> None:
     async with soak.there.wire() as wire:
         soak.asked += 1
         with suppress(*GONE), trio.move_on_after(soak.random.random() * 0.2):
-            await wire.stream.send_all(soak.random.choice(ends))  # which may wait for replies to be read
+            await wire.stream.send_all(
+                soak.random.choice(ends)
+            )  # which may wait for replies to be read
             await trio.sleep(soak.random.random() * 0.1)
         if soak.random.random() < 0.5:
             vanish(wire)
@@ -238,7 +283,9 @@ async def session(soak: Soak) -> None:
     headers = await there.open_session(version)
     for number in range(soak.random.randrange(8)):
         soak.owe()
-        body = message("tools/call", {"name": "add", "arguments": {"a": number, "b": 1}})
+        body = message(
+            "tools/call", {"name": "add", "arguments": {"a": number, "b": 1}}
+        )
         soak.expect((await there.post(body, headers)).json, str(number + 1))
     async with there.wire() as wire:
         await wire.send(request("GET", "/mcp", headers))
@@ -254,7 +301,14 @@ async def cancels(soak: Soak) -> None:
     there = soak.there
     headers = await there.open_session(OLD)
     async with there.wire() as wire:
-        await wire.send(posted(message("tools/call", {"name": "wait", "arguments": {"seconds": 30}}, 7), headers))
+        await wire.send(
+            posted(
+                message(
+                    "tools/call", {"name": "wait", "arguments": {"seconds": 30}}, 7
+                ),
+                headers,
+            )
+        )
         soak.asked += 1
         await trio.sleep(soak.random.random() * 0.05)
         gone = message("notifications/cancelled", {"requestId": 7})
@@ -270,7 +324,9 @@ async def comes_back(soak: Soak) -> None:
     """Cut off in mid-stream, it asks for the rest by the last event that it has seen."""
     there = soak.there
     headers, parser = await there.open_session(OLD), Parser()
-    body = message("tools/call", {"name": "steps", "arguments": {"count": 10, "seconds": 0.02}})
+    body = message(
+        "tools/call", {"name": "steps", "arguments": {"count": 10, "seconds": 0.02}}
+    )
     body["params"]["_meta"] = {"progressToken": 1}
     soak.owe()
     async with there.wire() as wire:
@@ -281,7 +337,9 @@ async def comes_back(soak: Soak) -> None:
             events = parser.feed(await wire.chunk())
         vanish(wire)
     async with there.wire() as wire:
-        await wire.send(request("GET", "/mcp", {**headers, "Last-Event-ID": events[0].id}))
+        await wire.send(
+            request("GET", "/mcp", {**headers, "Last-Event-ID": events[0].id})
+        )
         await wire.head()
         parser, messages = Parser(), list[Any]()
         while not messages or "result" not in messages[-1]:
@@ -300,14 +358,25 @@ async def over_sse(soak: Soak) -> None:
         path = (await wire.event(parser)).data
         count = soak.random.randrange(1, 10)
         soak.owe(count)
-        bodies = [message("tools/call", {"name": "echo", "arguments": {"text": str(n)}}) for n in range(count)]
+        bodies = [
+            message("tools/call", {"name": "echo", "arguments": {"text": str(n)}})
+            for n in range(count)
+        ]
         replies = list[Any]()
         for body in [initialize(OLDEST), *bodies]:
-            assert (await there.send("POST", path, HEADERS, json.dumps(body).encode())).status == 202
+            assert (
+                await there.send("POST", path, HEADERS, json.dumps(body).encode())
+            ).status == 202
             while not replies:
-                replies += [json.loads(event.data) for event in parser.feed(await wire.chunk())]
+                replies += [
+                    json.loads(event.data) for event in parser.feed(await wire.chunk())
+                ]
             reply = replies.pop(0)
-            if body is not bodies[0] and "params" in body and "arguments" not in body["params"]:
+            if (
+                body is not bodies[0]
+                and "params" in body
+                and "arguments" not in body["params"]
+            ):
                 continue
             soak.expect(reply, body["params"]["arguments"]["text"])
         if soak.random.random() < 0.5:
@@ -324,7 +393,14 @@ async def websocket(soak: Soak) -> AsyncIterator[tuple[WebSocketConnection, Wire
     async with soak.there.wire() as wire, trio.open_nursery() as nursery:
         limits = {"max_message_size": 2**24, "message_queue_size": math.inf}
         yield (
-            await wrap_client_stream(nursery, wire.stream, "localhost", "/mcp", subprotocols=["mcp"], **limits),
+            await wrap_client_stream(
+                nursery,
+                wire.stream,
+                "localhost",
+                "/mcp",
+                subprotocols=["mcp"],
+                **limits,
+            ),
             wire,
         )
         await trio.aclose_forcefully(wire.stream)
@@ -336,7 +412,9 @@ async def over_websocket(soak: Soak) -> None:
     async with websocket(soak) as (client, _):
         soak.owe(count)
         for number in range(count):
-            await client.send_message(json.dumps(call("echo", {"text": str(number)}, number)))
+            await client.send_message(
+                json.dumps(call("echo", {"text": str(number)}, number))
+            )
         for _ in range(count):
             reply = json.loads(await client.get_message())
             soak.expect(reply, str(reply["id"]))
@@ -363,7 +441,9 @@ async def vanishes_from_websocket(soak: Soak) -> None:
     async with websocket(soak) as (client, wire):
         soak.asked += 50
         for number in range(50):
-            await client.send_message(json.dumps(call("echo", {"text": "x" * 20_000}, number)))
+            await client.send_message(
+                json.dumps(call("echo", {"text": "x" * 20_000}, number))
+            )
         if soak.random.random() < 0.5:
             await wire.stream.send_all(b"\x81\xfe\x00")
         vanish(wire)
@@ -392,7 +472,9 @@ class Stdio:
     def ask(self, name: str, arguments: Any, *, progress: bool = False) -> int:
         self._last += 1
         self._waiting[self._last] = trio.Event(), []
-        self._wire.send(json.dumps(call(name, arguments, self._last, progress=progress)).encode())
+        self._wire.send(
+            json.dumps(call(name, arguments, self._last, progress=progress)).encode()
+        )
         self._wire.flush()
         return self._last
 
@@ -420,7 +502,10 @@ async def over_stdio(soak: Soak, *, stdio: Stdio) -> None:
         soak.expect(await stdio.reply(id), str(number))
     text = "x" * soak.random.randrange(200_000)
     soak.owe(2)
-    one, other = stdio.ask("echo", {"text": text}), stdio.ask("steps", {"count": 5}, progress=True)
+    one, other = (
+        stdio.ask("echo", {"text": text}),
+        stdio.ask("steps", {"count": 5}, progress=True),
+    )
     soak.expect(await stdio.reply(one), text)
     soak.expect(await stdio.reply(other), "5 steps")
     waits = [stdio.ask("wait", {"seconds": 30}) for _ in range(5)]
@@ -435,7 +520,17 @@ async def over_stdio(soak: Soak, *, stdio: Stdio) -> None:
 
 
 KINDS: list[Callable[[Soak], Awaitable[None]]] = [
-    *(calls, floods, large, in_threads, streams, stalls, vanishes, vanishes, is_refused),
+    *(
+        calls,
+        floods,
+        large,
+        in_threads,
+        streams,
+        stalls,
+        vanishes,
+        vanishes,
+        is_refused,
+    ),
     *(session, session, cancels, comes_back, over_sse, over_sse),
     *(over_websocket, cancels_over_websocket, vanishes_from_websocket),
 ]
@@ -448,9 +543,22 @@ KINDS: list[Callable[[Soak], Awaitable[None]]] = [
 async def serving(temporary: str, seed: int) -> AsyncIterator[tuple[Soak, Stdio]]:
     """The server on all transports, and the client on its standard input and output."""
     (reading, to_server), (from_server, writing) = os.pipe(), os.pipe()
-    command = [sys.executable, "-m", "mcp_trio", "run", str(SERVED), "--stdio", "--http", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "mcp_trio",
+        "run",
+        str(SERVED),
+        "--stdio",
+        "--http",
+        "0",
+    ]
     command += ["--log-level", "warning"]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MCP_TRIO_")}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("MCP_TRIO_")
+    }
     environment |= {"TMPDIR": temporary, "PYTHONPATH": str(PROJECT)}
     pipes = {"stdin": reading, "stdout": writing, "stderr": subprocess.PIPE}
     async with trio.open_nursery() as nursery:
@@ -471,7 +579,9 @@ async def serving(temporary: str, seed: int) -> AsyncIterator[tuple[Soak, Stdio]
             with trio.move_on_after(10) as stopping:
                 await process.wait()
             if stopping.cancelled_caught or process.returncode:
-                soak.failures.append(f"the server did not end with its input: {process.returncode}")
+                soak.failures.append(
+                    f"the server did not end with its input: {process.returncode}"
+                )
         finally:
             os.close(from_server)
             process.kill()
@@ -516,10 +626,14 @@ def compared(before: dict[str, int], after: dict[str, int]) -> list[str]:
     """What there is more of than before."""
     found = []
     for name, count in after.items():
-        most = 0 if name.startswith("mcp_") else before[name]  # of sessions, streams and requests none may be left
+        most = (
+            0 if name.startswith("mcp_") else before[name]
+        )  # of sessions, streams and requests none may be left
         most += MORE_MEMORY if name == "memory" else MORE.get(name, 0)
         if count > most:
-            found.append(f"{name}: {before[name]:,} before, {count:,} after, at most {most:,} are allowed")
+            found.append(
+                f"{name}: {before[name]:,} before, {count:,} after, at most {most:,} are allowed"
+            )
     return found
 
 
@@ -532,7 +646,9 @@ async def soaked(seconds: float, seed: int = 1) -> list[str]:
             print(f"to warm up: {warming:.0f} s", flush=True)
             await under_load(soak, stdio, warming)
             await trio.sleep(IDLE)
-            for _ in range(2):  # what the first look has used for the first time, the second one finds
+            for _ in range(
+                2
+            ):  # what the first look has used for the first time, the second one finds
                 before = await soak.holds()
             begun = time.monotonic()
             await under_load(soak, stdio, seconds)
@@ -540,14 +656,23 @@ async def soaked(seconds: float, seed: int = 1) -> list[str]:
             after = await soak.holds_at_last(before)
         files = sorted(os.listdir(temporary))
     loud = [line.decode(errors="replace") for line in soak.log if LOUD.search(line)]
-    print(f"{soak.asked:,} requests, {soak.done.total():,} clients, in {took:.0f} s after warming up")
-    print("  " + ", ".join(f"{name} {count:,}" for name, count in sorted(soak.done.items())))
+    print(
+        f"{soak.asked:,} requests, {soak.done.total():,} clients, in {took:.0f} s after warming up"
+    )
+    print(
+        "  "
+        + ", ".join(f"{name} {count:,}" for name, count in sorted(soak.done.items()))
+    )
     for name, count in before.items():
         print(f"  {name:>24}: {count:>12,} before, {after[name]:>12,} after")
-    print(f"  {'temporary files':>24}: {len(files)}; lines of log: {len(soak.log)}, above a warning: {len(loud)}")
+    print(
+        f"  {'temporary files':>24}: {len(files)}; lines of log: {len(soak.log)}, above a warning: {len(loud)}"
+    )
     if soak.owed and not soak.failures:
         soak.failures.append(f"{soak.owed} requests that were owed an answer had none")
-    for line, count in Counter(re.sub(rb"[0-9a-f]{8}|\d+", b"N", line) for line in soak.log).most_common(5):
+    for line, count in Counter(
+        re.sub(rb"[0-9a-f]{8}|\d+", b"N", line) for line in soak.log
+    ).most_common(5):
         print(f"    {count} of {line.decode(errors='replace')[:120]}")
     problems = compared(before, after) + soak.failures[:20] + loud[:20]
     return problems + [f"temporary files are left: {files}"] * bool(files)

@@ -7,8 +7,8 @@ import time
 import trio
 
 from mcp_trio import Context, Server
-from mcp_trio.server import threads
-from mcp_trio.transports.http.streams import Sessions
+from mcp_trio.server import worker_threads as threads
+from mcp_trio.transports.http.sessions import Sessions
 
 # Seconds, so that what clients leave behind is gone soon after them.
 Sessions.idle = threads.IDLE = 3.0
@@ -51,7 +51,11 @@ async def held() -> dict[str, int]:
     """What the process holds, looked at when all that can be freed is."""
     gc.collect()
     living = trio.lowlevel.current_statistics().tasks_living
-    return {"tasks": living, "threads": threading.active_count(), "objects": len(gc.get_objects())}
+    return {
+        "tasks": living,
+        "threads": threading.active_count(),
+        "objects": len(gc.get_objects()),
+    }
 
 
 @server.resource("notes://{name}")

@@ -13,7 +13,9 @@ from .playing import FOLDER, played
 
 def main() -> None:
     """Play every scenario, and write what has changed."""
-    logging.disable(logging.ERROR)  # a tool that fails by mistake is one of the scenarios
+    logging.disable(
+        logging.ERROR
+    )  # a tool that fails by mistake is one of the scenarios
     changed = 0
     for scenario in scenarios():
         data, path = trio.run(played, scenario).dump(), scenario.path
@@ -22,7 +24,9 @@ def main() -> None:
             path.write_bytes(data)
             changed += 1
     folders = Counter(scenario.path.parent.name for scenario in scenarios())
-    counts = ", ".join(f"{count} in {FOLDER.name}/{folder}" for folder, count in folders.items())
+    counts = ", ".join(
+        f"{count} in {FOLDER.name}/{folder}" for folder, count in folders.items()
+    )
     print(f"{folders.total()} traces, {changed} of them changed: {counts}")
 
 

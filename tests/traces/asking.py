@@ -19,7 +19,9 @@ async def asking_the_demo(talk: Talk) -> None:
     A form with two fields."""
     await talk.open({"elicitation": {}})
     answer = {"action": "accept", "content": {"city": "Nairobi", "days": 5}}
-    await talk.converse(talk.call("plan_trip"), {"elicitation/create": answer})
+    await talk.serve_conversation(
+        talk.call("plan_trip"), {"elicitation/create": answer}
+    )
 
 
 @add(ASKING, server=QUESTIONS)
@@ -32,7 +34,7 @@ async def asking_several_at_once(talk: Talk) -> None:
         "sampling/createMessage": SAID,
         "roots/list": {"roots": [{"uri": "file:///home"}]},
     }
-    await talk.converse(talk.call("plan"), answers)
+    await talk.serve_conversation(talk.call("plan"), answers)
 
 
 @add(ASKING, server=QUESTIONS)
@@ -40,8 +42,11 @@ async def asking_twice(talk: Talk) -> None:
     """A tool asks again after the first answer
     With a step between that is done once, though the function may run three times."""
     await talk.open({"elicitation": {}})
-    rounds = [{"elicitation/create": {"action": "accept", "content": {"name": name}}} for name in ("Ada", "Grace")]
-    await talk.converse(talk.call("register"), *rounds)
+    rounds = [
+        {"elicitation/create": {"action": "accept", "content": {"name": name}}}
+        for name in ("Ada", "Grace")
+    ]
+    await talk.serve_conversation(talk.call("register"), *rounds)
 
 
 @add(ASKING, server=QUESTIONS)
@@ -49,8 +54,11 @@ async def asking_in_vain(talk: Talk) -> None:
     """Answers that are none
     What was entered does not fit the form; then the action is unknown."""
     await talk.open({"elicitation": {}})
-    for answer in ({"action": "accept", "content": {"seats": "two"}}, {"action": "perhaps"}):
-        await talk.converse(talk.call("book"), {"elicitation/create": answer})
+    for answer in (
+        {"action": "accept", "content": {"seats": "two"}},
+        {"action": "perhaps"},
+    ):
+        await talk.serve_conversation(talk.call("book"), {"elicitation/create": answer})
 
 
 @add(having("asks", "sampling/createMessage", OPENING), server=QUESTIONS)
@@ -59,7 +67,9 @@ async def asking_is_declined(talk: Talk) -> None:
     The tool has failed, and the session goes on."""
     await talk.open({"sampling": {}})
     declined = {"error": {"code": -1, "message": "User rejected sampling request"}}
-    await talk.converse(talk.call("think"), {"sampling/createMessage": declined})
+    await talk.serve_conversation(
+        talk.call("think"), {"sampling/createMessage": declined}
+    )
     await talk.ask("ping")
 
 
@@ -77,7 +87,9 @@ async def asking_by_address(talk: Talk) -> None:
     """The user is sent to a page
     Then a tool refuses to go on before that has happened, with an error that one of the two revisions has for it."""
     await talk.open({"elicitation": {"url": {}}})
-    await talk.converse(talk.call("visit"), {"elicitation/create": {"action": "decline"}})
+    await talk.serve_conversation(
+        talk.call("visit"), {"elicitation/create": {"action": "decline"}}
+    )
     await talk.use("pay")
     await talk.use("book")
 
@@ -87,9 +99,16 @@ async def asking_with_tools(talk: Talk) -> None:
     """The client's model may call a tool
     Which only clients can that say so."""
     used = {"type": "tool_use", "id": "call-1", "name": "clock", "input": {}}
-    said = {"role": "assistant", "content": [used], "model": "small", "stopReason": "toolUse"}
+    said = {
+        "role": "assistant",
+        "content": [used],
+        "model": "small",
+        "stopReason": "toolUse",
+    }
     await talk.open({"sampling": {"tools": {}}})
-    await talk.converse(talk.call("think_with_tools"), {"sampling/createMessage": said})
+    await talk.serve_conversation(
+        talk.call("think_with_tools"), {"sampling/createMessage": said}
+    )
 
 
 @add(MODERN, server=QUESTIONS)
@@ -98,8 +117,12 @@ async def asking_in_prompts_and_resources(talk: Talk) -> None:
     By the same two rounds as a tool."""
     await talk.open({"elicitation": {}})
     answers = {"elicitation/create": {"action": "accept", "content": {"name": "Ada"}}}
-    await talk.converse(talk.request("prompts/get", {"name": "introduce"}), answers)
-    await talk.converse(talk.request("resources/read", {"uri": "people://7"}), answers)
+    await talk.serve_conversation(
+        talk.request("prompts/get", {"name": "introduce"}), answers
+    )
+    await talk.serve_conversation(
+        talk.request("resources/read", {"uri": "people://7"}), answers
+    )
 
 
 # Listening, in the newest revision

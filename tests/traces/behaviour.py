@@ -21,7 +21,11 @@ from .playing import (
 )
 
 BARE, PAGES = f"{SERVERS}bare.py", f"{SERVERS}pages.py"
-NO_SESSION = ("stdio", "sse", "ws")  # over HTTP what comes without a session is refused as such
+NO_SESSION = (
+    "stdio",
+    "sse",
+    "ws",
+)  # over HTTP what comes without a session is refused as such
 WRAPPING = [name for name in ALL if TABLES[name].wraps or not TABLES[name].opens]
 SCENARIOS = Scenarios()
 add = SCENARIOS.add
@@ -44,7 +48,9 @@ async def error_unknown_method(talk: Talk) -> None:
     Also one that another era has: no revision answers what it does not name."""
     await talk.open()
     await talk.ask("tools/destroy")
-    await talk.ask("server/discover" if talk.opens else "logging/setLevel", {"level": "debug"})
+    await talk.ask(
+        "server/discover" if talk.opens else "logging/setLevel", {"level": "debug"}
+    )
     await talk.ask("tasks/list")
 
 
@@ -72,7 +78,10 @@ async def error_bad_params(talk: Talk) -> None:
     await talk.ask("tools/call", {"arguments": {}})
     await talk.ask("tools/call", {"name": "get_weather", "arguments": []})
     await talk.ask("resources/read", {"uri": 7})
-    await talk.ask("completion/complete", {"ref": {"type": "ref/none"}, "argument": {"name": "a", "value": ""}})
+    await talk.ask(
+        "completion/complete",
+        {"ref": {"type": "ref/none"}, "argument": {"name": "a", "value": ""}},
+    )
     await talk.ask("prompts/get", {"name": ["write_postcard"]})
 
 
@@ -94,7 +103,9 @@ async def error_prompts(talk: Talk) -> None:
     await talk.open()
     await talk.ask("prompts/get", {"name": "write_novel"})
     await talk.ask("prompts/get", {"name": "write_postcard"})
-    await talk.ask("prompts/get", {"name": "write_postcard", "arguments": {"city": "Atlantis"}})
+    await talk.ask(
+        "prompts/get", {"name": "write_postcard", "arguments": {"city": "Atlantis"}}
+    )
 
 
 @add(ALL, server=BARE)
@@ -108,7 +119,11 @@ async def error_not_offered(talk: Talk) -> None:
     await talk.use("add", {"a": 1, "b": 2})
 
 
-@add(ALL, server=CONTENT, ignore=["/result/content/0/text", "/result/toolResult", "/error/message"])
+@add(
+    ALL,
+    server=CONTENT,
+    ignore=["/result/content/0/text", "/result/toolResult", "/error/message"],
+)
 async def error_masked(talk: Talk) -> None:
     """A tool fails by mistake
     The client gets a reference to the server's log, which is another each time, and nothing of what went wrong."""
@@ -177,7 +192,14 @@ async def error_missing_meta(talk: Talk) -> None:
     own = {VENDOR + "protocolVersion": talk.revision, VENDOR + "clientCapabilities": {}}
     for meta in ({}, *({key: value} for key, value in own.items())):
         params = {"_meta": meta} if meta else {}
-        await talk.say({"jsonrpc": "2.0", "id": len(talk.lines), "method": "server/discover", "params": params})
+        await talk.say(
+            {
+                "jsonrpc": "2.0",
+                "id": len(talk.lines),
+                "method": "server/discover",
+                "params": params,
+            }
+        )
     await talk.ask("server/discover")
 
 
@@ -201,7 +223,10 @@ async def out_of_order(talk: Talk) -> None:
     """Answers come when they are ready
     The first request is the last to be answered."""
     await talk.open()
-    talk.send(talk.call("wait", {"seconds": 0.2}, id="slow"), talk.call("echo", {"text": "quick"}, id="quick"))
+    talk.send(
+        talk.call("wait", {"seconds": 0.2}, id="slow"),
+        talk.call("echo", {"text": "quick"}, id="quick"),
+    )
     await talk.hear(2)
 
 
@@ -245,7 +270,12 @@ async def pages(talk: Talk) -> None:
     Each is asked for with the cursor of the one before; the first revision knows none, and gets all at once."""
     await talk.open()
     talk.paced = True
-    for method in ("tools/list", "prompts/list", "resources/list", "resources/templates/list"):
+    for method in (
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+    ):
         if method not in TABLES[talk.revision].requests:
             continue
         cursor: Json = {}
@@ -269,7 +299,12 @@ async def descriptions(talk: Talk) -> None:
     """What is listed says all that the revision has words for
     Titles, icons, annotations, sizes, output schemas: of the same server each revision lists as much as it names."""
     await talk.open()
-    for method in ("tools/list", "prompts/list", "resources/list", "resources/templates/list"):
+    for method in (
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+    ):
         if method in TABLES[talk.revision].requests:
             await talk.ask(method)
 
@@ -279,7 +314,9 @@ async def changes_of_every_kind(talk: Talk) -> None:
     """Tools, prompts and resources change
     Three calls that run together; each kind is told of once."""
     await talk.open()
-    talk.send(talk.call("add_tool", {"name": "x"}), talk.call("add_prompt", {"name": "x"}))
+    talk.send(
+        talk.call("add_tool", {"name": "x"}), talk.call("add_prompt", {"name": "x"})
+    )
     talk.send(talk.call("add_note", {"id": "x"}))
     await talk.quiet()
 
@@ -293,7 +330,9 @@ async def content_of_every_kind(talk: Talk) -> None:
     What a revision cannot carry becomes text that says what it was: sounds, links, pictures in the first."""
     await talk.open()
     await talk.use("every_kind")
-    await talk.ask("prompts/get", {"name": "illustrate", "arguments": {"subject": "a fox"}})
+    await talk.ask(
+        "prompts/get", {"name": "illustrate", "arguments": {"subject": "a fox"}}
+    )
 
 
 @add(ALL, server=CONTENT)
@@ -337,8 +376,12 @@ async def batch(talk: Talk) -> None:
     await talk.open()
     weather = talk.call("get_weather", {"location": "Berlin"})
     await talk.say([talk.request("ping"), weather])
-    await talk.say([talk.request("ping"), note("notifications/initialized"), talk.request("ping")])
-    await talk.say([talk.request("ping"), 1, {"jsonrpc": "1.0", "id": "old", "method": "ping"}])
+    await talk.say(
+        [talk.request("ping"), note("notifications/initialized"), talk.request("ping")]
+    )
+    await talk.say(
+        [talk.request("ping"), 1, {"jsonrpc": "1.0", "id": "old", "method": "ping"}]
+    )
     await talk.say([note("notifications/initialized")])
     await talk.ask("ping")
 
@@ -369,12 +412,24 @@ async def no_batch(talk: Talk) -> None:
 async def completing_with_others(talk: Talk) -> None:
     """An argument is completed in the light of another
     The second city is not the first. Then what nothing is known of, and what there is not."""
-    second = {"ref": {"type": "ref/prompt", "name": "compare_weather"}, "argument": {"name": "second", "value": ""}}
+    second = {
+        "ref": {"type": "ref/prompt", "name": "compare_weather"},
+        "argument": {"name": "second", "value": ""},
+    }
     await talk.open()
-    await talk.ask("completion/complete", {**second, "context": {"arguments": {"first": "Berlin"}}})
-    await talk.ask("completion/complete", {**second, "argument": {"name": "third", "value": "B"}})
-    await talk.ask("completion/complete", {**second, "ref": {"type": "ref/prompt", "name": "none"}})
-    await talk.ask("completion/complete", {**second, "ref": {"type": "ref/resource", "uri": "none://{x}"}})
+    await talk.ask(
+        "completion/complete", {**second, "context": {"arguments": {"first": "Berlin"}}}
+    )
+    await talk.ask(
+        "completion/complete", {**second, "argument": {"name": "third", "value": "B"}}
+    )
+    await talk.ask(
+        "completion/complete", {**second, "ref": {"type": "ref/prompt", "name": "none"}}
+    )
+    await talk.ask(
+        "completion/complete",
+        {**second, "ref": {"type": "ref/resource", "uri": "none://{x}"}},
+    )
 
 
 # The pocket profile
@@ -390,7 +445,9 @@ async def pocket_lists(talk: Talk) -> None:
     talk.paced = True
     cursor: str | None = None
     while cursor != "":
-        (reply,) = await talk.ask("tools/list", {} if cursor is None else {"cursor": cursor})
+        (reply,) = await talk.ask(
+            "tools/list", {} if cursor is None else {"cursor": cursor}
+        )
         cursor = reply["result"]["nextCursor"]
 
 

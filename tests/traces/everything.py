@@ -10,7 +10,15 @@ def scenarios() -> list[Scenario]:
     """Every scenario; no two make the same file."""
     found = [
         scenario
-        for module in (methods, behaviour, asking, seeds, hostile, http_behaviour, http_hostile)
+        for module in (
+            methods,
+            behaviour,
+            asking,
+            seeds,
+            hostile,
+            http_behaviour,
+            http_hostile,
+        )
         for scenario in module.SCENARIOS
     ]
     paths = [scenario.path for scenario in found]

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from mcp_trio.protocol.jsonrpc import encode
-from mcp_trio.server.ask import seal, unseal
+from mcp_trio.server.sealed_state import seal, unseal
 
 from .behaviour import NO_SESSION
 from .methods import CONTENT, QUESTIONS
@@ -46,7 +46,9 @@ def sent(messages: list[Said]) -> Play:
 
 
 SCENARIOS += [
-    Scenario(name, LATEST, title, notes, sent(messages), server=server, folder="hostile")
+    Scenario(
+        name, LATEST, title, notes, sent(messages), server=server, folder="hostile"
+    )
     for name, (title, notes, server, messages) in LISTED.items()
 ]
 SCENARIOS += [
@@ -78,11 +80,19 @@ async def odd_openings(talk: Talk) -> None:
     good = initialize(talk.revision)["params"]
     await talk.say(rpc(id=1, method="initialize"))
     for version in (None, 7, ["2025-11-25"], {}):
-        await talk.say(rpc(id=2, method="initialize", params={**good, "protocolVersion": version}))
+        await talk.say(
+            rpc(id=2, method="initialize", params={**good, "protocolVersion": version})
+        )
     for client in (None, {}, "me", {"name": 7, "version": "1"}):
-        await talk.say(rpc(id=3, method="initialize", params={**good, "clientInfo": client}))
+        await talk.say(
+            rpc(id=3, method="initialize", params={**good, "clientInfo": client})
+        )
     for capabilities in (None, [], "all", {"sampling": True}):
-        await talk.say(rpc(id=4, method="initialize", params={**good, "capabilities": capabilities}))
+        await talk.say(
+            rpc(
+                id=4, method="initialize", params={**good, "capabilities": capabilities}
+            )
+        )
     await talk.open()
     await talk.alive()
 
@@ -92,8 +102,16 @@ async def out_of_turn(talk: Talk) -> None:
     """Everything before a session is open
     Answers, cancellations, requests, notifications; then it is opened. Over HTTP there is no session that these could
     belong to."""
-    await talk.say(rpc(id="ask-1", result={}), cancelled(1), note("notifications/initialized"))
-    for method in ("tools/list", "tools/call", "logging/setLevel", "nothing/at-all", "resources/subscribe"):
+    await talk.say(
+        rpc(id="ask-1", result={}), cancelled(1), note("notifications/initialized")
+    )
+    for method in (
+        "tools/list",
+        "tools/call",
+        "logging/setLevel",
+        "nothing/at-all",
+        "resources/subscribe",
+    ):
         await talk.say(rpc(id=1, method=method))
     await talk.open()
     await talk.alive()
@@ -123,7 +141,9 @@ async def ids_in_use(talk: Talk) -> None:
     await in_use(talk)
 
 
-@add([NEWEST], **HERE, server=CONTENT, name=f"ids-in-use-{NEWEST}", over=("stdio", "ws"))
+@add(
+    [NEWEST], **HERE, server=CONTENT, name=f"ids-in-use-{NEWEST}", over=("stdio", "ws")
+)
 async def ids_in_use_without_a_session(talk: Talk) -> None:
     """An id that still runs on a connection is used again
     The second request is refused, the first goes on, until it is cancelled. Over HTTP each request of this revision
@@ -149,7 +169,7 @@ async def forged_request_states(talk: Talk) -> None:
     """States that the server has not given
     Made up, changed, cut, of another request, of odd types: each is refused, and nothing is done on its word."""
     await talk.open({"elicitation": {}})
-    (asked,) = await talk.converse(talk.call("book", {"city": "Rome"}))
+    (asked,) = await talk.serve_conversation(talk.call("book", {"city": "Rome"}))
     state, (key, *_) = asked["result"]["requestState"], asked["result"]["inputRequests"]
     answers = {key: {"action": "accept", "content": {"seats": 2}}}
     forged = (
@@ -168,10 +188,20 @@ async def forged_request_states(talk: Talk) -> None:
         [state],
     )
     for one in forged:
-        carried = {"name": "book", "arguments": {"city": "Rome"}, "requestState": one, "inputResponses": answers}
+        carried = {
+            "name": "book",
+            "arguments": {"city": "Rome"},
+            "requestState": one,
+            "inputResponses": answers,
+        }
         await talk.ask("tools/call", carried)
     for name, arguments in (("book", {"city": "Oslo"}), ("register", {})):
-        carried = {"name": name, "arguments": arguments, "requestState": state, "inputResponses": answers}
+        carried = {
+            "name": name,
+            "arguments": arguments,
+            "requestState": state,
+            "inputResponses": answers,
+        }
         await talk.ask("tools/call", carried)
     await talk.alive()
 
@@ -181,9 +211,15 @@ async def expired_request_states(talk: Talk) -> None:
     """A state that is too old
     It was sealed by this server, whose secret is known here, but may be used no more."""
     await talk.open({"elicitation": {}})
-    (asked,) = await talk.converse(talk.call("book"))
+    (asked,) = await talk.serve_conversation(talk.call("book"))
     state = json.loads(unseal(SECRET, asked["result"]["requestState"]))
-    await talk.ask("tools/call", {"name": "book", "requestState": seal(SECRET, encode({**state, "expires": 1.0}))})
+    await talk.ask(
+        "tools/call",
+        {
+            "name": "book",
+            "requestState": seal(SECRET, encode({**state, "expires": 1.0})),
+        },
+    )
     await talk.alive()
 
 
@@ -192,16 +228,32 @@ async def forged_answers(talk: Talk) -> None:
     """Answers that do not fit what was asked
     Of odd types, under other keys, to a question that was never put, with what the form has not."""
     await talk.open({"elicitation": {}})
-    (asked,) = await talk.converse(talk.call("book"))
+    (asked,) = await talk.serve_conversation(talk.call("book"))
     state, (key, *_) = asked["result"]["requestState"], asked["result"]["inputRequests"]
     accepted = {"action": "accept", "content": {"seats": 2}}
     for responses in (
-        *({key: answer} for answer in (None, 1, [], {}, {"action": 1}, {"action": "accept", "content": []})),
-        *({key: {**accepted, "content": content}} for content in ({"seats": 100}, {"seats": 2, "__proto__": 1}, None)),
+        *(
+            {key: answer}
+            for answer in (
+                None,
+                1,
+                [],
+                {},
+                {"action": 1},
+                {"action": "accept", "content": []},
+            )
+        ),
+        *(
+            {key: {**accepted, "content": content}}
+            for content in ({"seats": 100}, {"seats": 2, "__proto__": 1}, None)
+        ),
         *({other: accepted} for other in ("", "__proto__", "2-elicitation-00000000")),
         *(None, [], "x"),
     ):
-        await talk.ask("tools/call", {"name": "book", "requestState": state, "inputResponses": responses})
+        await talk.ask(
+            "tools/call",
+            {"name": "book", "requestState": state, "inputResponses": responses},
+        )
     await talk.ask("tools/call", {"name": "book", "inputResponses": {key: accepted}})
     await talk.alive()
 
@@ -214,7 +266,9 @@ async def answers_twice(talk: Talk) -> None:
     talk.paced = True
     (question,) = await talk.use("book")
     await talk.say(rpc(id=question["id"], result={"action": "decline"}))
-    await talk.say(rpc(id=question["id"], result={"action": "accept", "content": {"seats": 1}}))
+    await talk.say(
+        rpc(id=question["id"], result={"action": "accept", "content": {"seats": 1}})
+    )
     await talk.alive()
 
 
@@ -223,7 +277,14 @@ async def unusable_answers(talk: Talk) -> None:
     """Questions are answered with nonsense
     Of odd types, without what was asked for, with more; the tool has failed, in words that say why."""
     await talk.open({"elicitation": {}, "sampling": {}, "roots": {}})
-    for answer in ([], 1, "x", {}, {"action": None}, {"action": "accept", "content": {"seats": 1, "__proto__": {}}}):
+    for answer in (
+        [],
+        1,
+        "x",
+        {},
+        {"action": None},
+        {"action": "accept", "content": {"seats": 1, "__proto__": {}}},
+    ):
         await answered(talk, "book", "elicitation/create", answer)
     said = {"role": "assistant", "model": "m"}
     for answer in (
@@ -233,7 +294,13 @@ async def unusable_answers(talk: Talk) -> None:
         {**said, "content": []},
     ):
         await answered(talk, "think", "sampling/createMessage", answer)
-    for answer in ({}, {"roots": 1}, {"roots": [{}]}, {"roots": [{"uri": 7}]}, {"roots": None}):
+    for answer in (
+        {},
+        {"roots": 1},
+        {"roots": [{}]},
+        {"roots": [{"uri": 7}]},
+        {"roots": None},
+    ):
         await answered(talk, "look", "roots/list", answer)
     await talk.alive()
 
@@ -252,9 +319,22 @@ async def odd_declarations(talk: Talk) -> None:
     version, capabilities = VENDOR + "protocolVersion", VENDOR + "clientCapabilities"
     for value in (None, 7, "", "2026-07-28x", "2026-7-28", ["2026-07-28"], OPENING[0]):
         await talk.ask("tools/list", **{version: value})
-    for value in (None, 7, "all", [], {"sampling": 1}, {"elicitation": []}, {"roots": None}):
+    for value in (
+        None,
+        7,
+        "all",
+        [],
+        {"sampling": 1},
+        {"elicitation": []},
+        {"roots": None},
+    ):
         await talk.ask("tools/list", **{capabilities: value})
-    for key, value in (("logLevel", "loud"), ("logLevel", 1), ("clientInfo", "me"), ("clientInfo", {})):
+    for key, value in (
+        ("logLevel", "loud"),
+        ("logLevel", 1),
+        ("clientInfo", "me"),
+        ("clientInfo", {}),
+    ):
         await talk.ask("tools/list", **{VENDOR + key: value})
     await talk.alive()
 
@@ -264,10 +344,19 @@ async def odd_listening(talk: Talk) -> None:
     """A client wants to listen to nonsense
     Filters of odd types are refused; what nobody knows in one is left out."""
     await talk.open()
-    for wanted in (None, 7, [], {"toolsListChanged": 1}, {"resourceSubscriptions": "demo://about"}):
+    for wanted in (
+        None,
+        7,
+        [],
+        {"toolsListChanged": 1},
+        {"resourceSubscriptions": "demo://about"},
+    ):
         await talk.ask("subscriptions/listen", {"notifications": wanted})
     await talk.ask("subscriptions/listen")
-    filter_ = {"__proto__": {"toolsListChanged": True}, "resourceSubscriptions": ["none://", "", "x" * LONG]}
+    filter_ = {
+        "__proto__": {"toolsListChanged": True},
+        "resourceSubscriptions": ["none://", "", "x" * LONG],
+    }
     await talk.ask("subscriptions/listen", {"notifications": filter_}, id="odd")
     await talk.say(cancelled("odd"))
     await talk.alive()
@@ -277,7 +366,9 @@ async def odd_listening(talk: Talk) -> None:
 async def older_methods(talk: Talk) -> None:
     """The newest revision is asked for what it has given up
     Nothing of it is answered."""
-    for method in sorted(TABLES[LATEST].requests - TABLES[NEWEST].requests - {"initialize"}):
+    for method in sorted(
+        TABLES[LATEST].requests - TABLES[NEWEST].requests - {"initialize"}
+    ):
         await talk.ask(method, {"uri": "demo://about"})
     await talk.alive()
 
@@ -313,7 +404,10 @@ async def much_at_once(talk: Talk) -> None:
     await talk.open()
     for number in range(25):
         talk.send(
-            talk.call("echo", {"text": str(number)}, id=number), b"}{", rpc(id=f"x{number}", method="x"), note("x")
+            talk.call("echo", {"text": str(number)}, id=number),
+            b"}{",
+            rpc(id=f"x{number}", method="x"),
+            note("x"),
         )
     await talk.quiet()
     await talk.alive()

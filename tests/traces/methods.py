@@ -21,28 +21,57 @@ from .playing import (
     note,
 )
 
-CHANGES, CONTENT, QUESTIONS = (f"{SERVERS}{name}.py" for name in ("changes", "content", "questions"))
+CHANGES, CONTENT, QUESTIONS = (
+    f"{SERVERS}{name}.py" for name in ("changes", "content", "questions")
+)
 SCENARIOS = Scenarios()
 
 # What the client asks. Method -> title, notes, and the params of each request that is sent.
 ASKED: dict[str, tuple[str, str, list[Json]]] = {
-    "ping": ("The client asks whether the server is there", "The least that there is.", [{}]),
-    "server/discover": ("The server says what it speaks and offers", "In place of initialize.", [{}]),
-    "tools/list": ("The tools are listed", "With the fields that this revision names, and no other.", [{}]),
+    "ping": (
+        "The client asks whether the server is there",
+        "The least that there is.",
+        [{}],
+    ),
+    "server/discover": (
+        "The server says what it speaks and offers",
+        "In place of initialize.",
+        [{}],
+    ),
+    "tools/list": (
+        "The tools are listed",
+        "With the fields that this revision names, and no other.",
+        [{}],
+    ),
     "tools/call": (
         "A tool is called",
         "The weather of two cities, in this revision's kind of result.",
         [
             {"name": "get_weather", "arguments": {"location": "New York"}},
-            {"name": "get_weather", "arguments": {"location": "SW1A 1AA", "units": "metric"}},
+            {
+                "name": "get_weather",
+                "arguments": {"location": "SW1A 1AA", "units": "metric"},
+            },
         ],
     ),
-    "resources/list": ("The resources are listed", "Templates stand beside them where they have no list.", [{}]),
-    "resources/templates/list": ("The resource templates are listed", "They have a list of their own.", [{}]),
+    "resources/list": (
+        "The resources are listed",
+        "Templates stand beside them where they have no list.",
+        [{}],
+    ),
+    "resources/templates/list": (
+        "The resource templates are listed",
+        "They have a list of their own.",
+        [{}],
+    ),
     "resources/read": (
         "Resources are read",
         "A text, bytes, and one that a template makes.",
-        [{"uri": "demo://about"}, {"uri": "demo://logo.png"}, {"uri": "cities://New%20York"}],
+        [
+            {"uri": "demo://about"},
+            {"uri": "demo://logo.png"},
+            {"uri": "cities://New%20York"},
+        ],
     ),
     "resources/subscribe": (
         "A resource is subscribed to",
@@ -59,8 +88,14 @@ ASKED: dict[str, tuple[str, str, list[Json]]] = {
         "Prompts are filled in",
         "One message, and several of both sides.",
         [
-            {"name": "write_postcard", "arguments": {"city": "Nairobi", "mood": "poetic"}},
-            {"name": "compare_weather", "arguments": {"first": "Tokyo", "second": "Berlin"}},
+            {
+                "name": "write_postcard",
+                "arguments": {"city": "Nairobi", "mood": "poetic"},
+            },
+            {
+                "name": "compare_weather",
+                "arguments": {"first": "Tokyo", "second": "Berlin"},
+            },
         ],
     ),
     "logging/setLevel": (
@@ -100,13 +135,21 @@ def asked(method: str, requests: list[Json]) -> Play:
 
 for method, (title, notes, requests) in ASKED.items():
     SCENARIOS += [
-        Scenario(method.replace("/", "-"), revision.name, title, notes, asked(method, requests))
+        Scenario(
+            method.replace("/", "-"),
+            revision.name,
+            title,
+            notes,
+            asked(method, requests),
+        )
         for revision in TABLES.values()
         if method in revision.requests
     ]
 
 
-def having(table: str, method: str, among: Sequence[str] = (*OPENING, *MODERN)) -> list[str]:
+def having(
+    table: str, method: str, among: Sequence[str] = (*OPENING, *MODERN)
+) -> list[str]:
     """The revisions that have a method in one of their tables."""
     return [name for name in among if method in getattr(TABLES[name], table)]
 
@@ -150,7 +193,12 @@ async def notifications_progress(talk: Talk) -> None:
     """The client tells how far it is
     With an answer that the server did not ask for a progress of; it is passed over."""
     await talk.open()
-    await talk.say(note("notifications/progress", {"progressToken": "mine", "progress": 1, "total": 2}))
+    await talk.say(
+        note(
+            "notifications/progress",
+            {"progressToken": "mine", "progress": 1, "total": 2},
+        )
+    )
     await talk.ask("ping")
 
 
@@ -169,14 +217,24 @@ async def notifications_roots_list_changed(talk: Talk) -> None:
     """The client says that its folders have changed
     The server asks for them when it next needs them."""
     await talk.open({"roots": {"listChanged": True}})
-    await talk.converse(talk.call("look"), {"roots/list": {"roots": [{"uri": "file:///one"}]}})
+    await talk.serve_conversation(
+        talk.call("look"), {"roots/list": {"roots": [{"uri": "file:///one"}]}}
+    )
     await talk.say(note("notifications/roots/list_changed"))
-    await talk.converse(talk.call("look"), {"roots/list": {"roots": [{"uri": "file:///two", "name": "Two"}]}})
+    await talk.serve_conversation(
+        talk.call("look"),
+        {"roots/list": {"roots": [{"uri": "file:///two", "name": "Two"}]}},
+    )
 
 
 # What the server asks
 
-SAID = {"role": "assistant", "content": {"type": "text", "text": "Paris"}, "model": "small", "stopReason": "endTurn"}
+SAID = {
+    "role": "assistant",
+    "content": {"type": "text", "text": "Paris"},
+    "model": "small",
+    "stopReason": "endTurn",
+}
 
 
 @add(having("asks", "ping"), server=QUESTIONS)
@@ -184,7 +242,7 @@ async def asks_ping(talk: Talk) -> None:
     """The server asks whether the client is there
     A tool does so here by hand, as the server has no occasion of its own."""
     await talk.open()
-    await talk.converse(talk.call("ping_client"), {"ping": {}})
+    await talk.serve_conversation(talk.call("ping_client"), {"ping": {}})
 
 
 @add(having("asks", "sampling/createMessage"), server=QUESTIONS)
@@ -192,7 +250,7 @@ async def asks_sampling_createMessage(talk: Talk) -> None:
     """The server asks the client's model
     With all that may be said of how it is to answer."""
     await talk.open({"sampling": {}})
-    await talk.converse(talk.call("think"), {"sampling/createMessage": SAID})
+    await talk.serve_conversation(talk.call("think"), {"sampling/createMessage": SAID})
 
 
 @add(having("asks", "roots/list"), server=QUESTIONS)
@@ -201,7 +259,7 @@ async def asks_roots_list(talk: Talk) -> None:
     One has a name, one has none."""
     await talk.open({"roots": {}})
     roots = [{"uri": "file:///project", "name": "Project"}, {"uri": "file:///notes"}]
-    await talk.converse(talk.call("look"), {"roots/list": {"roots": roots}})
+    await talk.serve_conversation(talk.call("look"), {"roots/list": {"roots": roots}})
 
 
 @add(having("asks", "elicitation/create"), server=QUESTIONS)
@@ -209,9 +267,14 @@ async def asks_elicitation_create(talk: Talk) -> None:
     """The server asks the user
     A form is filled in, another declined, a third closed."""
     await talk.open({"elicitation": {}})
-    entered = {"action": "accept", "content": {"seats": 2, "seat_class": "first", "window": True}}
+    entered = {
+        "action": "accept",
+        "content": {"seats": 2, "seat_class": "first", "window": True},
+    }
     for answer in (entered, {"action": "decline"}, {"action": "cancel"}):
-        await talk.converse(talk.call("book", {"city": "Rome"}), {"elicitation/create": answer})
+        await talk.serve_conversation(
+            talk.call("book", {"city": "Rome"}), {"elicitation/create": answer}
+        )
 
 
 # What the server tells
@@ -221,9 +284,13 @@ async def listening(talk: Talk, **wanted: Any) -> None:
     """Be told of changes, in both eras."""
     await talk.open()
     if not talk.opens:
-        await talk.ask("subscriptions/listen", {"notifications": wanted}, id="listening")
+        await talk.ask(
+            "subscriptions/listen", {"notifications": wanted}, id="listening"
+        )
     elif "resourceSubscriptions" in wanted:
-        await talk.ask("resources/subscribe", {"uri": wanted["resourceSubscriptions"][0]})
+        await talk.ask(
+            "resources/subscribe", {"uri": wanted["resourceSubscriptions"][0]}
+        )
 
 
 @add(having("tells", "notifications/progress"))
@@ -311,7 +378,13 @@ async def tells_cancelled_by_hand(talk: Talk) -> None:
     """The server says that a request is cancelled
     This revision has the notification; as the server has no occasion for it, a tool sends it by hand."""
     await talk.open()
-    await talk.use("tell", {"method": "notifications/cancelled", "params": {"requestId": "x", "reason": "by hand"}})
+    await talk.use(
+        "tell",
+        {
+            "method": "notifications/cancelled",
+            "params": {"requestId": "x", "reason": "by hand"},
+        },
+    )
 
 
 @add(having("tells", "notifications/elicitation/complete"), server=QUESTIONS)
@@ -319,8 +392,16 @@ async def tells_elicitation_complete(talk: Talk) -> None:
     """The user is sent to a page, and has been there
     The client agrees to show the page; that the user is done is told by a tool, by hand."""
     await talk.open({"elicitation": {"url": {}}})
-    await talk.converse(talk.call("visit"), {"elicitation/create": {"action": "accept"}})
-    await talk.use("tell", {"method": "notifications/elicitation/complete", "params": {"elicitationId": "login-1"}})
+    await talk.serve_conversation(
+        talk.call("visit"), {"elicitation/create": {"action": "accept"}}
+    )
+    await talk.use(
+        "tell",
+        {
+            "method": "notifications/elicitation/complete",
+            "params": {"elicitationId": "login-1"},
+        },
+    )
 
 
 @add(MODERN, server=CHANGES)
@@ -334,7 +415,11 @@ async def tells_subscriptions_acknowledged(talk: Talk) -> None:
         "resourceSubscriptions": ["notes://first"],
     }
     await talk.open()
-    for id, wanted in (("all", everything), ("nothing", {}), ("new", {"weatherChanged": True})):
+    for id, wanted in (
+        ("all", everything),
+        ("nothing", {}),
+        ("new", {"weatherChanged": True}),
+    ):
         await talk.ask("subscriptions/listen", {"notifications": wanted}, id=id)
     for id in ("all", "nothing", "new"):
         await talk.say(cancelled(id))

@@ -28,7 +28,11 @@ def ping(**more: Any) -> Json:
 
 
 def call(name: Any, arguments: Any, **more: Any) -> Json:
-    return rpc(id="call", method="tools/call", params={"name": name, "arguments": arguments, **more})
+    return rpc(
+        id="call",
+        method="tools/call",
+        params={"name": name, "arguments": arguments, **more},
+    )
 
 
 def read(uri: Any) -> Json:
@@ -78,7 +82,17 @@ LISTED: dict[str, tuple[str, str, str, list[Said]]] = {
         "Lines that are no JSON",
         "Cut off, two on a line, with single quotes, with a comma too many: a parse error, whose id nobody knows.",
         DEMO,
-        [b"ping", b"{", PING[:-1], PING * 2, b"{'id':1}", b'{"id":1,}', b"{}}", b"NaN", b"<html>"],
+        [
+            b"ping",
+            b"{",
+            PING[:-1],
+            PING * 2,
+            b"{'id':1}",
+            b'{"id":1,}',
+            b"{}}",
+            b"NaN",
+            b"<html>",
+        ],
     ),
     "no-utf-8": (
         "Bytes that are no UTF-8",
@@ -107,7 +121,8 @@ LISTED: dict[str, tuple[str, str, str, list[Said]]] = {
             b"[" * 20_000,
             nested(b"[", b"]", 5_000),
             nested(b'{"a":', b"}", 5_000),
-            b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":%b}}' % nested(b"[", b"]", 5_000),
+            b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":%b}}'
+            % nested(b"[", b"]", 5_000),
             b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"keep","arguments":{"a":%b}}}'
             % nested(b'{"b":', b"}", 5_000),
         ],
@@ -136,23 +151,45 @@ LISTED: dict[str, tuple[str, str, str, list[Said]]] = {
         "Numbers, nothing, objects; then strings that are near a method.",
         DEMO,
         [
-            *[rpc(id=1, method=method) for method in (7, None, True, [], ["ping"], {}, {"name": "ping"})],
-            *[rpc(id=2, method=method) for method in ("", " ping", "ping\n", "PING", "tools/list/", "tools//list")],
-            *[rpc(id=3, method=method) for method in ("rpc.discover", "__init__", "constructor", "x" * LONG)],
+            *[
+                rpc(id=1, method=method)
+                for method in (7, None, True, [], ["ping"], {}, {"name": "ping"})
+            ],
+            *[
+                rpc(id=2, method=method)
+                for method in (
+                    "",
+                    " ping",
+                    "ping\n",
+                    "PING",
+                    "tools/list/",
+                    "tools//list",
+                )
+            ],
+            *[
+                rpc(id=3, method=method)
+                for method in ("rpc.discover", "__init__", "constructor", "x" * LONG)
+            ],
         ],
     ),
     "params-of-odd-types": (
         "Params that are no objects",
         "An error that says so, under the request's id.",
         DEMO,
-        [rpc(id=1, method="tools/list", params=params) for params in (None, 1, "", "all", True, [], [1], [{}], 1.5)],
+        [
+            rpc(id=1, method="tools/list", params=params)
+            for params in (None, 1, "", "all", True, [], [1], [{}], 1.5)
+        ],
     ),
     "ids-of-odd-types": (
         "Ids that are none",
         "Null, fractions, truth, arrays and objects are refused; whoever sent them hears it without an id.",
         DEMO,
         [
-            *[rpc(id=id, method="ping") for id in (None, 1.5, True, False, [], [1], {}, {"id": 1})],
+            *[
+                rpc(id=id, method="ping")
+                for id in (None, 1.5, True, False, [], [1], {}, {"id": 1})
+            ],
             b'{"jsonrpc":"2.0","id":1.0,"method":"ping"}',
             b'{"jsonrpc":"2.0","id":1e3,"method":"ping"}',
         ],
@@ -179,7 +216,15 @@ LISTED: dict[str, tuple[str, str, str, list[Said]]] = {
                 b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%b","arguments":{"x":%b}}}'
                 % (tool, x)
                 for tool in (b"point", b"keep")
-                for x in (b"1e308", b"-0.0", b"1e-400", b"1e400", b"1%b" % (b"0" * 60), b"0.1%b" % (b"0" * 60), b"01")
+                for x in (
+                    b"1e308",
+                    b"-0.0",
+                    b"1e-400",
+                    b"1e400",
+                    b"1%b" % (b"0" * 60),
+                    b"0.1%b" % (b"0" * 60),
+                    b"01",
+                )
             ],
             b'{"jsonrpc":"2.0","id":2,"method":"ping","params":{"x":1e999999}}',
         ],
@@ -209,7 +254,11 @@ LISTED: dict[str, tuple[str, str, str, list[Said]]] = {
             bare(JSONRPC="2.0", id=3, method="ping"),
             rpc(id=4, method="tools/call", Params={"name": "number"}),
             rpc(id=5, method="tools/call", params={"Name": "number"}),
-            rpc(id=6, method="tools/call", params={"name": "echo", "Arguments": {"text": "x"}}),
+            rpc(
+                id=6,
+                method="tools/call",
+                params={"name": "echo", "Arguments": {"text": "x"}},
+            ),
             call("echo", {"Text": "x"}),
         ],
     ),
@@ -230,12 +279,23 @@ LISTED: dict[str, tuple[str, str, str, list[Said]]] = {
         "Here they are keys like any other: kept where anything is, refused where they are not wanted.",
         CONTENT,
         [
-            call("keep", {"__proto__": {"admin": True}, "constructor": {"prototype": {}}, "__class__": "x"}),
+            call(
+                "keep",
+                {
+                    "__proto__": {"admin": True},
+                    "constructor": {"prototype": {}},
+                    "__class__": "x",
+                },
+            ),
             call("echo", {"text": "x", "__proto__": {"text": "y"}}),
             call("point", {"x": 1, "__init__": 1, "self": 2}),
             b'{"jsonrpc":"2.0","id":1,"method":"ping","__proto__":{"method":"tools/call"}}',
             call("__proto__", {}),
-            rpc(id=2, method="prompts/get", params={"name": "constructor", "arguments": {"__proto__": "x"}}),
+            rpc(
+                id=2,
+                method="prompts/get",
+                params={"name": "constructor", "arguments": {"__proto__": "x"}},
+            ),
         ],
     ),
     "lone-surrogates": (
@@ -255,8 +315,24 @@ LISTED: dict[str, tuple[str, str, str, list[Said]]] = {
         "Escaped they are part of a string; raw they are no JSON.",
         CONTENT,
         [
-            *quoted(r"a\u0000b", r"\u001b[31mred\u001b[0m", r"\u0007\b\f\r\n\t\u007f", r"\u009b2J", r"\u202etxt.exe"),
-            *quoted("a\0b", "a\tb", "a\x1b[2Jb", "a\rb", "a\x7fb", "\u2028\u2029", "\ufeff", "\u200b", "\ufffe"),
+            *quoted(
+                r"a\u0000b",
+                r"\u001b[31mred\u001b[0m",
+                r"\u0007\b\f\r\n\t\u007f",
+                r"\u009b2J",
+                r"\u202etxt.exe",
+            ),
+            *quoted(
+                "a\0b",
+                "a\tb",
+                "a\x1b[2Jb",
+                "a\rb",
+                "a\x7fb",
+                "\u2028\u2029",
+                "\ufeff",
+                "\u200b",
+                "\ufffe",
+            ),
             PING[:1] + b"\0" + PING[1:],
             PING[:1] + b"\t\r " + PING[1:],
             b"\0" * 10,
@@ -267,7 +343,10 @@ LISTED: dict[str, tuple[str, str, str, list[Said]]] = {
         "They stay strings, whatever stands in them.",
         CONTENT,
         [
-            *[call("echo", {"text": text}) for text in ("123", '"123"', '{"a":1}', "null", "true", "[1]", "1e400")],
+            *[
+                call("echo", {"text": text})
+                for text in ("123", '"123"', '{"a":1}', "null", "true", "[1]", "1e400")
+            ],
             call("echo", '{"text":"x"}'),
             call("point", {"x": "1"}),
             call("echo", {"text": 123}),
@@ -280,7 +359,17 @@ LISTED: dict[str, tuple[str, str, str, list[Said]]] = {
         CONTENT,
         [
             call("echo", arguments)
-            for arguments in (None, [], ["x"], "x", 1, True, {"text": None}, {"": 1}, {"text": []})
+            for arguments in (
+                None,
+                [],
+                ["x"],
+                "x",
+                1,
+                True,
+                {"text": None},
+                {"": 1},
+                {"text": []},
+            )
         ],
     ),
     "names-of-odd-types": (
@@ -289,7 +378,18 @@ LISTED: dict[str, tuple[str, str, str, list[Said]]] = {
         CONTENT,
         [
             *[call(name, {}) for name in (None, 1, [], {}, True)],
-            *[call(name, {}) for name in ("", " echo", "ECHO", "echo\0", "../echo", "echo/../crash", "__init__")],
+            *[
+                call(name, {})
+                for name in (
+                    "",
+                    " echo",
+                    "ECHO",
+                    "echo\0",
+                    "../echo",
+                    "echo/../crash",
+                    "__init__",
+                )
+            ],
             call("x" * LONG, {}),
         ],
     ),
@@ -298,12 +398,44 @@ LISTED: dict[str, tuple[str, str, str, list[Said]]] = {
         "A template's variable is one segment of a path, and no file is ever looked for.",
         CONTENT,
         [
-            *[read(uri) for uri in ("file:///etc/passwd", "../../etc/passwd", "notes://../words", "notes://1/../2")],
-            *[read(uri) for uri in ("notes://..%2f..%2fetc/words", "notes://%2e%2e/words", "notes://%00/words")],
-            *[read(uri) for uri in ("notes://a/b/words", "notes:///words", "NOTES://1", "notes://1\0", "notes://1#x")],
             *[
                 read(uri)
-                for uri in ("notes://%zz/words", "notes://%ff/words", "", " ", "x" * LONG, "http://[::1", "\\\\h\\c")
+                for uri in (
+                    "file:///etc/passwd",
+                    "../../etc/passwd",
+                    "notes://../words",
+                    "notes://1/../2",
+                )
+            ],
+            *[
+                read(uri)
+                for uri in (
+                    "notes://..%2f..%2fetc/words",
+                    "notes://%2e%2e/words",
+                    "notes://%00/words",
+                )
+            ],
+            *[
+                read(uri)
+                for uri in (
+                    "notes://a/b/words",
+                    "notes:///words",
+                    "NOTES://1",
+                    "notes://1\0",
+                    "notes://1#x",
+                )
+            ],
+            *[
+                read(uri)
+                for uri in (
+                    "notes://%zz/words",
+                    "notes://%ff/words",
+                    "",
+                    " ",
+                    "x" * LONG,
+                    "http://[::1",
+                    "\\\\h\\c",
+                )
             ],
         ],
     ),
@@ -316,11 +448,16 @@ LISTED: dict[str, tuple[str, str, str, list[Said]]] = {
             ping(),
             cancelled(1),
             cancelled(0),
-            *[note("notifications/cancelled", {"requestId": id}) for id in (None, 1.5, True, [], {}, "", -1)],
+            *[
+                note("notifications/cancelled", {"requestId": id})
+                for id in (None, 1.5, True, [], {}, "", -1)
+            ],
             note("notifications/cancelled"),
             note("notifications/cancelled", {}),
             note("notifications/cancelled", {"requestId": 1, "reason": {"a": 1}}),
-            rpc(id="own", method="notifications/cancelled", params={"requestId": "own"}),
+            rpc(
+                id="own", method="notifications/cancelled", params={"requestId": "own"}
+            ),
         ],
     ),
     "answers-never-asked-for": (
@@ -355,7 +492,9 @@ LISTED: dict[str, tuple[str, str, str, list[Said]]] = {
                     "_meta": {"progressToken": token},
                 },
             )
-            for id, token in enumerate(("", 0, -1, 2**63, None, 1.5, True, [], {}, "x" * LONG), 1)
+            for id, token in enumerate(
+                ("", 0, -1, 2**63, None, 1.5, True, [], {}, "x" * LONG), 1
+            )
         ],
     ),
     "odd-meta": (
@@ -420,12 +559,31 @@ LISTED: dict[str, tuple[str, str, str, list[Said]]] = {
             for params in (
                 {},
                 {"ref": None, "argument": {"name": "city", "value": ""}},
-                {"ref": {"type": "ref/prompt"}, "argument": {"name": "city", "value": ""}},
-                {"ref": {"type": "ref/prompt", "name": name}, "argument": {"name": "__proto__", "value": ""}},
-                {"ref": {"type": "ref/prompt", "name": name}, "argument": {"name": "city", "value": 7}},
-                {"ref": {"type": "ref/prompt", "name": name}, "argument": {"name": "city", "value": "\0" * 100}},
-                {"ref": {"type": "ref/resource", "uri": "../"}, "argument": {"name": "name", "value": ""}},
-                {"ref": {"type": "ref/prompt", "name": name}, "argument": {"name": "city", "value": ""}, "context": 1},
+                {
+                    "ref": {"type": "ref/prompt"},
+                    "argument": {"name": "city", "value": ""},
+                },
+                {
+                    "ref": {"type": "ref/prompt", "name": name},
+                    "argument": {"name": "__proto__", "value": ""},
+                },
+                {
+                    "ref": {"type": "ref/prompt", "name": name},
+                    "argument": {"name": "city", "value": 7},
+                },
+                {
+                    "ref": {"type": "ref/prompt", "name": name},
+                    "argument": {"name": "city", "value": "\0" * 100},
+                },
+                {
+                    "ref": {"type": "ref/resource", "uri": "../"},
+                    "argument": {"name": "name", "value": ""},
+                },
+                {
+                    "ref": {"type": "ref/prompt", "name": name},
+                    "argument": {"name": "city", "value": ""},
+                    "context": 1,
+                },
             )
         ],
     ),
@@ -434,7 +592,11 @@ LISTED: dict[str, tuple[str, str, str, list[Said]]] = {
         "They are strings, under names that the prompt has.",
         CONTENT,
         [
-            rpc(id=1, method="prompts/get", params={"name": "illustrate", "arguments": arguments})
+            rpc(
+                id=1,
+                method="prompts/get",
+                params={"name": "illustrate", "arguments": arguments},
+            )
             for arguments in (
                 None,
                 [],
@@ -460,8 +622,26 @@ LISTED: dict[str, tuple[str, str, str, list[Said]]] = {
             rpc(id=1, method=method, params={"cursor": cursor})
             for method in ("tools/list", "resources/list")
             for cursor in (
-                *("YWZ0ZXI6LTE=", "YWZ0ZXI6OTk5OTk5OTk5OTk5OTk5OTk5OTk5", "YWZ0ZXI6MToy", "YWZ0ZXI6", "YWZ0ZXI6MS4w"),
-                *("YWZ0ZXI6wrI=", "2", "../..", "\0", "ä", "=", "Y", "x" * LONG, None, 2, ["YWZ0ZXI6Mg=="]),
+                *(
+                    "YWZ0ZXI6LTE=",
+                    "YWZ0ZXI6OTk5OTk5OTk5OTk5OTk5OTk5OTk5",
+                    "YWZ0ZXI6MToy",
+                    "YWZ0ZXI6",
+                    "YWZ0ZXI6MS4w",
+                ),
+                *(
+                    "YWZ0ZXI6wrI=",
+                    "2",
+                    "../..",
+                    "\0",
+                    "ä",
+                    "=",
+                    "Y",
+                    "x" * LONG,
+                    None,
+                    2,
+                    ["YWZ0ZXI6Mg=="],
+                ),
             )
         ],
     ),

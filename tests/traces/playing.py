@@ -18,15 +18,15 @@ import trio
 import trio.testing
 
 from mcp_trio import Server
-from mcp_trio.loading import load
+from mcp_trio.load_spec import load
+from mcp_trio.protocol.framing import LineDecoder
 from mcp_trio.protocol.jsonrpc import encode
 from mcp_trio.protocol.params import VENDOR
 from mcp_trio.protocol.revisions import REVISIONS
-from mcp_trio.server.dispatch import converse
+from mcp_trio.server.serve_conversation import serve_conversation
 from mcp_trio.trace.format import VERSION, Header, Line, Trace
-from mcp_trio.transports.lines import Lines
 from mcp_trio.transports.memory import MemoryWire
-from mcp_trio.transports.outbox import Outbox
+from mcp_trio.transports.send_queue import SendQueue
 
 Json = dict[str, Any]
 Said = bytes | Json | list[Any]
@@ -102,8 +102,13 @@ class Scenarios(list[Scenario]):
         def register(play: Play) -> Play:
             title, _, notes = (play.__doc__ or "").partition("\n")
             notes = " ".join(notes.split())
-            name = options.pop("name", None) or play.__name__.strip("_").replace("_", "-")
-            self.extend(Scenario(name, revision, title, notes, play, **options) for revision in revisions)
+            name = options.pop("name", None) or play.__name__.strip("_").replace(
+                "_", "-"
+            )
+            self.extend(
+                Scenario(name, revision, title, notes, play, **options)
+                for revision in revisions
+            )
             return play
 
         return register
@@ -119,7 +124,7 @@ class Talk:
         self.lines: list[Line] = []
         self.paced = False
         self._ids = count(1)
-        self._to_server, self._from_server = Outbox(), Outbox()
+        self._to_server, self._from_server = SendQueue(), SendQueue()
 
     @property
     def server_end(self) -> MemoryWire:
@@ -163,29 +168,47 @@ class Talk:
         """Open a session, in a revision that has one; the capabilities are what the client can do in any."""
         self.capabilities = capabilities or {}
         if self.opens:
-            await self.say(initialize(self.revision, self.capabilities), note("notifications/initialized"))
+            await self.say(
+                initialize(self.revision, self.capabilities),
+                note("notifications/initialized"),
+            )
             self._ids = count(1)
 
-    def request(self, method: str, params: Json | None = None, *, id: Any = None, **meta: Any) -> Json:
+    def request(
+        self, method: str, params: Json | None = None, *, id: Any = None, **meta: Any
+    ) -> Json:
         """A request in the revision's own shape; `meta` is for its `_meta`."""
         carried = dict(params or {})
         if not self.opens:
-            declared = {"protocolVersion": self.revision, "clientCapabilities": self.capabilities}
+            declared = {
+                "protocolVersion": self.revision,
+                "clientCapabilities": self.capabilities,
+            }
             meta = {**{VENDOR + key: value for key, value in declared.items()}, **meta}
         if meta:
             carried["_meta"] = meta
-        message = {"jsonrpc": "2.0", "id": next(self._ids) if id is None else id, "method": method}
+        message = {
+            "jsonrpc": "2.0",
+            "id": next(self._ids) if id is None else id,
+            "method": method,
+        }
         return {**message, "params": carried} if carried else message
 
     def call(self, name: str, arguments: Json | None = None, **options: Any) -> Json:
         """A call of a tool."""
-        return self.request("tools/call", {"name": name, "arguments": arguments or {}}, **options)
+        return self.request(
+            "tools/call", {"name": name, "arguments": arguments or {}}, **options
+        )
 
-    async def ask(self, method: str, params: Json | None = None, **options: Any) -> list[Any]:
+    async def ask(
+        self, method: str, params: Json | None = None, **options: Any
+    ) -> list[Any]:
         """Send a request; everything that comes of it."""
         return await self.say(self.request(method, params, **options))
 
-    async def use(self, name: str, arguments: Json | None = None, **options: Any) -> list[Any]:
+    async def use(
+        self, name: str, arguments: Json | None = None, **options: Any
+    ) -> list[Any]:
         """Call a tool; everything that comes of it."""
         return await self.say(self.call(name, arguments, **options))
 
@@ -196,7 +219,9 @@ class Talk:
         assert reply["id"] == "alive", reply
         assert "result" in reply, reply
 
-    async def converse(self, request: Json, *rounds: dict[str, Any]) -> list[Any]:
+    async def serve_conversation(
+        self, request: Json, *rounds: dict[str, Any]
+    ) -> list[Any]:
         """Send a request whose tool asks; each round has the answers by the methods of the questions.
 
         An answer is a result, or an error under the key `error`. The same in both eras.
@@ -204,36 +229,52 @@ class Talk:
         self.paced = True
         come = await self.say(request)
         for answers in rounds:
-            come = await (self._reply(come, answers) if self.opens else self._retry(request, come[-1], answers))
+            come = await (
+                self._reply(come, answers)
+                if self.opens
+                else self._retry(request, come[-1], answers)
+            )
         return come
 
     async def _reply(self, come: list[Any], answers: dict[str, Any]) -> list[Any]:
         """Answer one question of each method, in the order in which they come."""
         left = dict(answers)
-        while questions := [one for one in come if "id" in one and one.get("method") in left]:
+        while questions := [
+            one for one in come if "id" in one and one.get("method") in left
+        ]:
             answer = left.pop(questions[0]["method"])
             body = answer if "error" in answer else {"result": answer}
             come = await self.say({"jsonrpc": "2.0", "id": questions[0]["id"], **body})
         return come
 
-    async def _retry(self, request: Json, reply: Json, answers: dict[str, Any]) -> list[Any]:
+    async def _retry(
+        self, request: Json, reply: Json, answers: dict[str, Any]
+    ) -> list[Any]:
         result = reply["result"]
-        responses = {key: answers[one["method"]] for key, one in result["inputRequests"].items()}
-        again = {**request["params"], "inputResponses": responses, "requestState": result["requestState"]}
+        responses = {
+            key: answers[one["method"]] for key, one in result["inputRequests"].items()
+        }
+        again = {
+            **request["params"],
+            "inputResponses": responses,
+            "requestState": result["requestState"],
+        }
         return await self.say({**request, "id": next(self._ids), "params": again})
 
 
 class StdioEnd(MemoryWire):
     """A server's end on which lines are cut as on standard input."""
 
-    def __init__(self, incoming: Outbox, outgoing: Outbox) -> None:
+    def __init__(self, incoming: SendQueue, outgoing: SendQueue) -> None:
         super().__init__(incoming, outgoing)
-        self._lines = Lines()
+        self._lines = LineDecoder()
 
     async def receive(self) -> list[bytes | None]:
         """Every message that is complete."""
         while come := await super().receive():
-            if messages := self._lines.feed(b"".join((message or b"") + b"\n" for message in come)):
+            if messages := self._lines.feed(
+                b"".join((message or b"") + b"\n" for message in come)
+            ):
                 return messages
         return []
 
@@ -255,13 +296,21 @@ def line(sender: Any, data: bytes, **more: Any) -> Line:
 def initialize(revision: str, capabilities: Json | None = None, id: Any = 0) -> Json:
     """The opening of a session."""
     client = {"name": "trace", "version": "1"}
-    params = {"protocolVersion": revision, "capabilities": capabilities or {}, "clientInfo": client}
+    params = {
+        "protocolVersion": revision,
+        "capabilities": capabilities or {},
+        "clientInfo": client,
+    }
     return {"jsonrpc": "2.0", "id": id, "method": "initialize", "params": params}
 
 
 def note(method: str, params: Json | None = None) -> Json:
     """A notification."""
-    return {"jsonrpc": "2.0", "method": method, **({} if params is None else {"params": params})}
+    return {
+        "jsonrpc": "2.0",
+        "method": method,
+        **({} if params is None else {"params": params}),
+    }
 
 
 def cancelled(id: Any, reason: str = "no longer wanted") -> Json:
@@ -297,7 +346,12 @@ def nothing_by_chance() -> Iterator[None]:
     with ExitStack() as undone:
         for name in ("token_hex", "token_urlsafe", "token_bytes"):
             undone.enter_context(patch.object(secrets, name, getattr(chance, name)))
-        undone.enter_context(patch("mcp_trio.server.ask.time", SimpleNamespace(time=lambda: NOW)))
+        undone.enter_context(
+            patch(
+                "mcp_trio.server.client_requests.time",
+                SimpleNamespace(time=lambda: NOW),
+            )
+        )
         yield
 
 
@@ -305,7 +359,7 @@ def fresh(spec: str) -> Server:
     """A server of its own, which a scenario may change; the demo does not change."""
     with patch.object(sys, "path", [*sys.path]):
         server = load(spec if spec == DEMO else str(ROOT / spec))
-    server.secret = SECRET
+    server.environment.secret = SECRET
     return server
 
 
@@ -328,7 +382,7 @@ async def _played_in_memory(scenario: Scenario, server: Server) -> Talk:
     talk = Talk(scenario.revision)
     with trio.fail_after(30):
         async with server.running(), trio.open_nursery() as nursery:
-            nursery.start_soon(converse, server, talk.server_end)
+            nursery.start_soon(serve_conversation, server, talk.server_end)
             await scenario.play(talk)
             await talk.quiet()
             nursery.cancel_scope.cancel()

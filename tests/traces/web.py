@@ -10,16 +10,20 @@ from typing import Any
 import trio
 
 from mcp_trio import Server
-from mcp_trio.client_wires import NAMED_BY, Response
+from mcp_trio.client.http_connection import Response
 from mcp_trio.protocol.jsonrpc import encode
+from mcp_trio.protocol.mirrored_headers import NAMED_BY
 from mcp_trio.trace.format import Http, Line
-from mcp_trio.transports.http.native import serve_http
+from mcp_trio.transports.http.server import serve_http
 
 from .playing import VENDOR, Json, Said, Scenario, Talk, initialize, line, note
 
 # Of a response's head, what matters to the protocol.
 KEPT = ("allow", "content-type", "mcp-session-id")
-TYPES = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+TYPES = {
+    "content-type": "application/json",
+    "accept": "application/json, text/event-stream",
+}
 HEADERS = Mapping[str, str | None]
 NOTHING: HEADERS = {}
 
@@ -43,7 +47,11 @@ class Exchange:
     def record(self, sender: Any, data: bytes | None = None, **about: Any) -> Any:
         """One line; what it says, where that is a message."""
         about |= {"stream": self.number}
-        made = Line(t=0.0, sender=sender, **about) if data is None else line(sender, data, **about)
+        made = (
+            Line(t=0.0, sender=sender, **about)
+            if data is None
+            else line(sender, data, **about)
+        )
         self._talk.lines.append(made)
         return json.loads(bytes(made.message)) if made.message else None
 
@@ -51,7 +59,10 @@ class Exchange:
         """Wait for the response: the messages in it. Of a stream only the head is read."""
         await self._response.head()
         self.status = self._response.status
-        headers = {name.decode(): value.decode() for name, value in self._response.headers.items()}
+        headers = {
+            name.decode(): value.decode()
+            for name, value in self._response.headers.items()
+        }
         self.headers = {name: headers[name] for name in KEPT if name in headers}
         http = Http(status=self.status, headers=self.headers)
         if self._response.is_stream:
@@ -67,9 +78,15 @@ class Exchange:
             head, mark, rest = self._rest.partition(b"\n\n")
             if mark:
                 self._rest = rest
-                fields = dict(part.partition(b":")[::2] for part in head.split(b"\n") if part[:1] != b":")
+                fields = dict(
+                    part.partition(b":")[::2]
+                    for part in head.split(b"\n")
+                    if part[:1] != b":"
+                )
                 if fields:
-                    return self._event({name.decode(): value.strip() for name, value in fields.items()})
+                    return self._event(
+                        {name.decode(): value.strip() for name, value in fields.items()}
+                    )
                 continue
             chunk = await anext(self._chunks, b"")
             if not chunk:
@@ -83,7 +100,9 @@ class Exchange:
         event = {name: value.decode() for name, value in fields.items()}
         if data:
             return self.record("server", data, event=event)
-        return self.record("server", event=event if data is None else {**event, "data": ""})
+        return self.record(
+            "server", event=event if data is None else {**event, "data": ""}
+        )
 
     async def rest(self) -> list[Any]:
         """All messages up to the end of the stream."""
@@ -119,30 +138,60 @@ class HttpTalk(Talk):
         return Exchange(self, await trio.open_tcp_stream("127.0.0.1", self._port))
 
     async def begin(
-        self, message: Said | None = None, headers: HEADERS = NOTHING, *, method: str = "POST", path: str = "/mcp"
+        self,
+        message: Said | None = None,
+        headers: HEADERS = NOTHING,
+        *,
+        method: str = "POST",
+        path: str = "/mcp",
     ) -> Exchange:
         """Send a request. A header that is None is left out."""
         exchange = await self._connect()
-        body = b"" if message is None else message if isinstance(message, bytes) else encode(message)
-        given = {**(TYPES if method == "POST" else {}), **self.session, **self._mirrored(message), **headers}
+        body = (
+            b""
+            if message is None
+            else message
+            if isinstance(message, bytes)
+            else encode(message)
+        )
+        given = {
+            **(TYPES if method == "POST" else {}),
+            **self.session,
+            **self._mirrored(message),
+            **headers,
+        }
         sent = {name: value for name, value in given.items() if value is not None}
         exchange.record("client", body or None, http=Http(method, path, headers=sent))
         fields = {"host": "localhost", "content-length": str(len(body)), **sent}
         head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
-        await exchange.send(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + body)
+        await exchange.send(
+            f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + body
+        )
         return exchange
 
     def _mirrored(self, message: Any) -> dict[str, str]:
         """What a stateless request repeats in its head."""
         params = message.get("params") if isinstance(message, dict) else None
         meta = params.get("_meta") if isinstance(params, dict) else None
-        version = meta.get(VENDOR + "protocolVersion") if isinstance(meta, dict) else None
+        version = (
+            meta.get(VENDOR + "protocolVersion") if isinstance(meta, dict) else None
+        )
         if not isinstance(version, str) or self.opens:
             return {}
-        name = {"mcp-name": params[NAMED_BY[message["method"]]]} if message["method"] in NAMED_BY else {}
-        return {"mcp-protocol-version": version, "mcp-method": message["method"], **name}
+        name = (
+            {"mcp-name": params[NAMED_BY[message["method"]]]}
+            if message["method"] in NAMED_BY
+            else {}
+        )
+        return {
+            "mcp-protocol-version": version,
+            "mcp-method": message["method"],
+            **name,
+        }
 
-    async def exchange(self, message: Said | None = None, headers: HEADERS = NOTHING, **where: Any) -> Exchange:
+    async def exchange(
+        self, message: Said | None = None, headers: HEADERS = NOTHING, **where: Any
+    ) -> Exchange:
         """Send a request, and read its response; of a stream the head."""
         exchange = await self.begin(message, headers, **where)
         await exchange.answer()
@@ -158,7 +207,13 @@ class HttpTalk(Talk):
                 come += await exchange.rest()
         return [one for one in come if one is not None]
 
-    async def refused(self, message: Said | None, status: int, headers: HEADERS = NOTHING, **where: Any) -> None:
+    async def refused(
+        self,
+        message: Said | None,
+        status: int,
+        headers: HEADERS = NOTHING,
+        **where: Any,
+    ) -> None:
         """Send what is to get this status."""
         exchange = await self.exchange(message, headers, **where)
         assert exchange.status == status, (exchange.status, message, headers, where)

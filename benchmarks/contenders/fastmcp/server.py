@@ -49,7 +49,9 @@ async def grow(ctx: Context) -> str:
     """Add a tool, so that those who listen hear that the list has changed."""
     name = f"grown_{len(await server.list_tools())}"
     add_sum(name)
-    await ctx.session.send_tool_list_changed()  # to the session of this request: there is no list of the others
+    await (
+        ctx.session.send_tool_list_changed()
+    )  # to the session of this request: there is no list of the others
     return name
 
 
@@ -59,7 +61,11 @@ def add_sum(name: str) -> None:
     async def total(a: int, b: int) -> str:
         return str(a + b)
 
-    server.add_tool(Tool.from_function(total, name=name, description="Add two numbers.", output_schema=None))
+    server.add_tool(
+        Tool.from_function(
+            total, name=name, description="Add two numbers.", output_schema=None
+        )
+    )
 
 
 def main(mode: str, port: str = "0") -> None:
@@ -76,7 +82,12 @@ def main(mode: str, port: str = "0") -> None:
         log_level="WARNING",
         json_response=mode != "stream",
         stateless_http=mode == "stateless",
-        uvicorn_config={"loop": "uvloop", "http": "httptools", "access_log": False, "log_level": "warning"},
+        uvicorn_config={
+            "loop": "uvloop",
+            "http": "httptools",
+            "access_log": False,
+            "log_level": "warning",
+        },
     )
 
 

@@ -45,7 +45,9 @@ REPLY = b'{"jsonrpc":"2.0","id":%b,"result":{"content":[{"type":"text","text":%b
 CHANGED = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
 
 
-def tool(name: str, description: str = "Add two numbers.", **types: str) -> dict[str, Any]:
+def tool(
+    name: str, description: str = "Add two numbers.", **types: str
+) -> dict[str, Any]:
     """A tool as a list has it."""
     properties = {key: {"type": kind} for key, kind in types.items()}
     schema = {"type": "object", "properties": properties, "required": list(types)}
@@ -59,8 +61,13 @@ TOOLS = [
     tool("block", "Add two numbers in a thread.", **NUMBERS),
     tool("echo", "Give the text back.", text="string"),
     tool("progress", "Tell of n steps, then answer.", n="integer"),
-    tool("grow", "Add a tool, so that those who listen hear that the list has changed."),
-    *(tool(f"tool_{number}", **NUMBERS) for number in range(int(os.environ.get("BENCH_TOOLS", "0")))),
+    tool(
+        "grow", "Add a tool, so that those who listen hear that the list has changed."
+    ),
+    *(
+        tool(f"tool_{number}", **NUMBERS)
+        for number in range(int(os.environ.get("BENCH_TOOLS", "0")))
+    ),
 ]
 LISTED = [encode(TOOLS)]
 
@@ -77,7 +84,10 @@ def answer(message: bytes) -> list[bytes]:
         case "echo":
             return [REPLY % (encode(request.id), encode(called.text))]
         case "progress":
-            return [*progress(request), REPLY % (encode(request.id), b'"%d"' % called.n)]
+            return [
+                *progress(request),
+                REPLY % (encode(request.id), b'"%d"' % called.n),
+            ]
         case "grow":
             return [CHANGED, REPLY % (encode(request.id), encode(grow()))]
     return [REPLY % (encode(request.id), b'"%d"' % (called.a + called.b))]
@@ -85,7 +95,11 @@ def answer(message: bytes) -> list[bytes]:
 
 def progress(request: Request) -> list[bytes]:
     """The notifications of one call."""
-    told = {"progressToken": request.params.meta.token, "progress": 0, "total": request.params.arguments.n}
+    told = {
+        "progressToken": request.params.meta.token,
+        "progress": 0,
+        "total": request.params.arguments.n,
+    }
     head = {"jsonrpc": "2.0", "method": "notifications/progress"}
     steps = range(1, request.params.arguments.n + 1)
     return [encode({**head, "params": {**told, "progress": step}}) for step in steps]
@@ -107,7 +121,13 @@ def other(request: Request) -> bytes:
         capabilities = {"tools": {"listChanged": True}}
         info = {"name": "floor", "version": "1"}
         version = request.params.version
-        result = encode({"protocolVersion": version, "capabilities": capabilities, "serverInfo": info})
+        result = encode(
+            {
+                "protocolVersion": version,
+                "capabilities": capabilities,
+                "serverInfo": info,
+            }
+        )
     else:
         result = b"{}"
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (encode(request.id), result)

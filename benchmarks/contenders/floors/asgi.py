@@ -28,7 +28,10 @@ async def app(scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if not event.get("more_body"):
             break
     status, reply = reply_to(scope["method"], body)
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(reply))]
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(reply)),
+    ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": reply})
 

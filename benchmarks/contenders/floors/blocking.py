@@ -10,7 +10,9 @@ def main() -> None:
     rest = b""
     while chunk := os.read(0, 2**16):
         *lines, rest = (rest + chunk).split(b"\n")
-        out = memoryview(b"".join([reply + b"\n" for line in lines for reply in answer(line)]))
+        out = memoryview(
+            b"".join([reply + b"\n" for line in lines for reply in answer(line)])
+        )
         while out:
             out = out[os.write(1, out) :]
 

@@ -10,7 +10,9 @@ async def main() -> None:
     async with trio.lowlevel.FdStream(0) as stdin, trio.lowlevel.FdStream(1) as stdout:
         async for chunk in stdin:
             *lines, rest = (rest + chunk).split(b"\n")
-            await stdout.send_all(b"".join([reply + b"\n" for line in lines for reply in answer(line)]))
+            await stdout.send_all(
+                b"".join([reply + b"\n" for line in lines for reply in answer(line)])
+            )
 
 
 if __name__ == "__main__":

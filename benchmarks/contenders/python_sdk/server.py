@@ -52,18 +52,29 @@ async def grow(ctx: Context) -> str:
     name = f"grown_{len(await server.list_tools())}"
     server.add_tool(add, name=name, structured_output=False)
     await ctx.notify_tools_changed()  # to those who have subscribed
-    await ctx.session.send_tool_list_changed()  # to the session of this request: the SDK keeps no list of the others
+    await (
+        ctx.session.send_tool_list_changed()
+    )  # to the session of this request: the SDK keeps no list of the others
     return name
 
 
 def serve_http(mode: str, port: int, backend: str, replies: str) -> None:
     """Serve on this machine alone, with as little said as the SDK lets one."""
     json_response = "stream" not in (mode, replies)
-    app = server.streamable_http_app(json_response=json_response, stateless_http=mode == "stateless")
+    app = server.streamable_http_app(
+        json_response=json_response, stateless_http=mode == "stateless"
+    )
     if backend == "asyncio":
         import uvicorn
 
-        uvicorn.run(app, port=port, loop="uvloop", http="httptools", log_level="warning", access_log=False)
+        uvicorn.run(
+            app,
+            port=port,
+            loop="uvloop",
+            http="httptools",
+            log_level="warning",
+            access_log=False,
+        )
         return
     from functools import partial
 
@@ -71,13 +82,26 @@ def serve_http(mode: str, port: int, backend: str, replies: str) -> None:
     from hypercorn.config import Config
     from hypercorn.trio import serve
 
-    trio.run(partial(serve, app, Config.from_mapping(bind=[f"127.0.0.1:{port}"], loglevel="WARNING")))  # type: ignore[arg-type]
+    trio.run(
+        partial(
+            serve,
+            app,
+            Config.from_mapping(bind=[f"127.0.0.1:{port}"], loglevel="WARNING"),
+        )
+    )  # type: ignore[arg-type]
 
 
-def main(mode: str, port: str = "0", backend: str = "asyncio", replies: str = "json") -> None:
+def main(
+    mode: str, port: str = "0", backend: str = "asyncio", replies: str = "json"
+) -> None:
     """Serve as the command line says."""
     for number in range(int(os.environ.get("BENCH_TOOLS", "0"))):
-        server.add_tool(add, name=f"tool_{number}", description="Add two numbers.", structured_output=False)
+        server.add_tool(
+            add,
+            name=f"tool_{number}",
+            description="Add two numbers.",
+            structured_output=False,
+        )
     if mode == "stdio":
         anyio.run(server.run_stdio_async, backend=backend)
     else:

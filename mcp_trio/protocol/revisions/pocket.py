@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..model import Json, Text, ToolResult
+from ..types import Json, Text, ToolResult
 from .r2025_06_18 import R2025_06_18
 
 
@@ -12,7 +12,12 @@ class Pocket(R2025_06_18):
         shaped = super().tool_result(result)
         content = shaped["content"] or [self.shape(Text(""))]
         structured = shaped.get("structuredContent", {})
-        return {**shaped, "content": content, "structuredContent": structured, "isError": result.is_error}
+        return {
+            **shaped,
+            "content": content,
+            "structuredContent": structured,
+            "isError": result.is_error,
+        }
 
     def listing(self, items: Mapping[str, Sequence[Any]], cursor: str | None) -> Json:
         return super().listing(items, cursor or "")

@@ -2,9 +2,9 @@
 
 from msgspec import UNSET
 
-from ..clean import clean
 from ..errors import InvalidParams, ProtocolError
-from ..model import Json, ToolResult
+from ..sanitize import clean
+from ..types import Json, ToolResult
 from .base import Revision, Table
 
 
@@ -39,7 +39,12 @@ class R2024_10_07(Revision):
         notifications/resources/updated: uri
         sampling/createMessage: messages systemPrompt includeContext temperature maxTokens stopSequences metadata
     """)
-    levels = Revision.levels | {"notice": "info", "critical": "error", "alert": "error", "emergency": "error"}
+    levels = Revision.levels | {
+        "notice": "info",
+        "critical": "error",
+        "alert": "error",
+        "emergency": "error",
+    }
 
     def tool_result(self, result: ToolResult) -> Json:
         """The structured value; else the text, where there is one text alone; else the list of content."""

@@ -1,9 +1,13 @@
 """2025-06-18: structured results (objects), resource links, elicitation, titles, `_meta` in lists; no batches."""
 
-from ..model import Json, Tool
+from ..types import Json, Tool
 from .r2025_03_26 import R2025_03_26
 
-_OF_THE_WHOLE = ("$schema", "$defs", "definitions")  # what a schema has at its root, where references look for it
+_OF_THE_WHOLE = (
+    "$schema",
+    "$defs",
+    "definitions",
+)  # what a schema has at its root, where references look for it
 
 
 class R2025_06_18(R2025_03_26):
@@ -36,4 +40,9 @@ def _of_an_object(schema: Json) -> Json:
         return schema
     inner = {key: value for key, value in schema.items() if key not in _OF_THE_WHOLE}
     outer: Json = {key: schema[key] for key in _OF_THE_WHOLE if key in schema}
-    return {**outer, "type": "object", "properties": {"result": inner}, "required": ["result"]}
+    return {
+        **outer,
+        "type": "object",
+        "properties": {"result": inner},
+        "required": ["result"],
+    }

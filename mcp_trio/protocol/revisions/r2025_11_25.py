@@ -2,7 +2,12 @@
 
 from typing import ClassVar
 
-from ..errors import InternalError, InvalidArguments, TooManyCalls, UrlElicitationRequired
+from ..errors import (
+    InternalError,
+    InvalidArguments,
+    TooManyCalls,
+    UrlElicitationRequired,
+)
 from .r2025_06_18 import R2025_06_18
 
 
@@ -20,6 +25,10 @@ class R2025_11_25(R2025_06_18):
         notifications/elicitation/complete: elicitationId
         sampling/createMessage: tools toolChoice
     """)
-    codes_of: ClassVar = {key: kind for key, kind in R2025_06_18.codes_of.items() if key is not UrlElicitationRequired}
+    codes_of: ClassVar = {
+        key: kind
+        for key, kind in R2025_06_18.codes_of.items()
+        if key is not UrlElicitationRequired
+    }
     tool_failures = frozenset({InternalError, InvalidArguments, TooManyCalls})
     errors_without_id = True

@@ -3,9 +3,14 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from ..errors import InternalError, InvalidParams, ResourceNotFound, UrlElicitationRequired
-from ..model import Json
+from ..errors import (
+    InternalError,
+    InvalidParams,
+    ResourceNotFound,
+    UrlElicitationRequired,
+)
 from ..params import VENDOR
+from ..types import Json
 from .r2025_11_25 import R2025_11_25
 
 
@@ -26,10 +31,15 @@ class R2026_07_28(R2025_11_25):
         notifications/resources/list_changed notifications/resources/updated: _meta
         notifications/subscriptions/acknowledged: _meta notifications
     """)
-    codes_of: ClassVar = {ResourceNotFound: InvalidParams, UrlElicitationRequired: InternalError}
+    codes_of: ClassVar = {
+        ResourceNotFound: InvalidParams,
+        UrlElicitationRequired: InternalError,
+    }
     wraps = False
 
-    def result(self, shaped: Json, meta: Json | None = None, *, cacheable: bool = False) -> Json:
+    def result(
+        self, shaped: Json, meta: Json | None = None, *, cacheable: bool = False
+    ) -> Json:
         """What is listed or read may change at any time and may differ from one principal to the next."""
         about = {VENDOR + "serverInfo": self.shape(self.server), **(meta or {})}
         caching = {"ttlMs": 0, "cacheScope": "private"} if cacheable else {}
@@ -37,4 +47,10 @@ class R2026_07_28(R2025_11_25):
 
     def input_required(self, requests: Mapping[str, Json], state: str) -> Json:
         """The result that asks: the questions by key, and what the client has to bring back with the answers."""
-        return self.result({"resultType": "input_required", "inputRequests": requests, "requestState": state})
+        return self.result(
+            {
+                "resultType": "input_required",
+                "inputRequests": requests,
+                "requestState": state,
+            }
+        )

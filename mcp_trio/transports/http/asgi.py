@@ -3,21 +3,17 @@
 A WebSocket's handshake is refused.
 """
 
-import gc
 import logging
-import socket
-from collections.abc import Awaitable, Callable, Sized
-from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import trio
 
 from ...protocol.jsonrpc import MAX_MESSAGE
 from ...server.app import Server
-from ...server.limits import network
-from .endpoint import TOO_LARGE, TOO_SLOW, Fields, Head, Headers, Reply, refusal
-from .service import LAST_WORDS, Exchange, Feed, service_of
+from ...server.limiter import network
+from ...server.runner import SPOILED, Spoiled
+from .messages import TOO_LARGE, TOO_SLOW, Fields, Head, Headers, Reply, refusal
+from .service import Exchange, Feed, Service
 
 log = logging.getLogger("mcp_trio")
 
@@ -26,7 +22,9 @@ BODY_TIME, LINGER_TIME = 60.0, 1.0
 VERSIONS = ("1.0", "1.1", "2", "3")
 CLOSE = ((b"Connection", b"close"),)
 # RFC 9112, section 6.1: what comes behind it may be a request, or not
-TWO_ENDS = refusal(400, "Bad request: Content-Length and Transfer-Encoding exclude each other", CLOSE)
+TWO_ENDS = refusal(
+    400, "Bad request: Content-Length and Transfer-Encoding exclude each other", CLOSE
+)
 
 
 class Application:
@@ -36,13 +34,15 @@ class Application:
     """
 
     def __init__(self, server: Server, path: str, **guarding: Any) -> None:
-        self.service = service_of(server, path, **guarding)
+        self.service = Service(server, path, **guarding)
         self.requests: list[Head] = []  # under way
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve what ASGI calls a connection: one request, or the lifespan."""
         if not trio.lowlevel.in_trio_run():
-            raise RuntimeError("this application runs on trio, as under hypercorn --worker-class trio, not on asyncio")
+            raise RuntimeError(
+                "this application runs on trio, as under hypercorn --worker-class trio, not on asyncio"
+            )
         if scope["type"] == "lifespan":
             await receive()
             async with self.service.server.running():
@@ -56,7 +56,9 @@ class Application:
             wrong = f"Bad request: HTTP/{scope['http_version']} is not spoken here"
             await self._reply(refusal(400, wrong, CLOSE), _head(scope), send)
         elif not self.service.server.is_running:
-            raise RuntimeError("not running: the application that mounts this has to enter server.running() itself")
+            raise RuntimeError(
+                "not running: the application that mounts this has to enter server.running() itself"
+            )
         else:
             head = _head(scope)
             self.requests.append(head)
@@ -76,40 +78,72 @@ class Application:
         if isinstance(body, Reply):
             self.service.note_refusal(head, body)
         refused = isinstance(body, Reply) and body is not TWO_ENDS
+        answer: Reply | Exchange | Feed
         async with trio.open_nursery() as nursery:
-            with trio.CancelScope() as request:  # entered before the request begins, which may enter its own
-                answer = body if isinstance(body, Reply) else self.service.answer(head, body)
-                if not isinstance(answer, Reply):
-                    nursery.start_soon(self._give, answer, head, receive, send)
-                if isinstance(answer, Exchange):
-                    await answer.rest(request)
+            try:
+                # Entered before the request begins, which may enter scopes of its own.
+                with trio.CancelScope() as request:
+                    try:
+                        if isinstance(body, Reply):
+                            answer = body
+                        else:
+                            answer = self.service.answer(head, body)
+                    except Spoiled as spoiled:
+                        answer = spoiled.value
+                    if not isinstance(answer, Reply):
+                        nursery.start_soon(self._give, answer, head, receive, send)
+                    if isinstance(answer, Exchange):
+                        await answer.rest(request)
+            except RuntimeError:
+                # A request left a cancel scope open; its response is given all the same.
+                log.exception(SPOILED)
         if isinstance(answer, Reply):
             await self._reply(answer, head, send, receive if refused else None)
 
-    async def _give(self, answer: Exchange | Feed, head: Head, receive: Any, send: Any) -> None:
+    async def _give(
+        self, answer: Exchange | Feed, head: Head, receive: Any, send: Any
+    ) -> None:
         """Give what takes its time, and watch meanwhile for the client's going away."""
         done = False
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_watch, answer, receive, nursery.cancel_scope)
-            response = await answer.response() if isinstance(answer, Exchange) else answer
+            response = (
+                await answer.response() if isinstance(answer, Exchange) else answer
+            )
             if isinstance(response, Feed):
                 await self._start(200, response.headers, head, send)
                 async with response.open(nursery):
                     while block := await response.next():
-                        await send({"type": "http.response.body", "body": block, "more_body": True})
+                        await send(
+                            {
+                                "type": "http.response.body",
+                                "body": block,
+                                "more_body": True,
+                            }
+                        )
             done = True
             nursery.cancel_scope.cancel()
-        if done and isinstance(response, Reply):  # hypercorn calls even an end a disconnect: nobody may watch any more
+        if done and isinstance(
+            response, Reply
+        ):  # hypercorn calls even an end a disconnect: nobody may watch any more
             await self._reply(response, head, send)
         elif done:
             await send({"type": "http.response.body"})
 
-    async def _reply(self, reply: Reply, head: Head, send: Any, unread: Any = None) -> None:
+    async def _reply(
+        self, reply: Reply, head: Head, send: Any, unread: Any = None
+    ) -> None:
         """Give a whole response; `unread` is by what comes more of the request."""
-        length = ((b"content-length", b"%d" % len(reply.body)),) if reply.status != 204 else ()
+        length = (
+            ((b"content-length", b"%d" % len(reply.body)),)
+            if reply.status != 204
+            else ()
+        )
         await self._start(reply.status, reply.headers + length, head, send)
         body = {"type": "http.response.body", "body": reply.body}
-        if unread is not None:  # a host that closes before all has come makes the client miss the no
+        if (
+            unread is not None
+        ):  # a host that closes before all has come makes the client miss the no
             await send({**body, "more_body": True})
             body["body"] = b""
             with trio.move_on_after(LINGER_TIME):
@@ -118,7 +152,10 @@ class Application:
         await send(body)
 
     async def _start(self, status: int, headers: Fields, head: Head, send: Any) -> None:
-        lines = [(name.lower(), value) for name, value in headers + self.service.guard.cors(head)]  # as ASGI has them
+        lines = [
+            (name.lower(), value)
+            for name, value in headers + self.service.guard.cors(head)
+        ]  # as ASGI has them
         await send({"type": "http.response.start", "status": status, "headers": lines})
 
 
@@ -131,7 +168,9 @@ def _head(scope: Any) -> Head:
     target = path + (b"?" + scope["query_string"] if scope["query_string"] else b"")
     local, scheme = (scope.get("server") or ("",))[0], scope.get("scheme", "http")
     peer = network((scope.get("client") or ("unknown",))[0])
-    return Head(scope["method"].encode(), target, headers, local, scheme=scheme, peer=peer)
+    return Head(
+        scope["method"].encode(), target, headers, local, scheme=scheme, peer=peer
+    )
 
 
 async def _body(headers: Headers, receive: Any) -> bytes | Reply | None:
@@ -151,61 +190,12 @@ async def _body(headers: Headers, receive: Any) -> bytes | Reply | None:
     return TWO_ENDS if two_ends else TOO_SLOW
 
 
-async def _watch(answer: Exchange | Feed, receive: Any, response: trio.CancelScope) -> None:
+async def _watch(
+    answer: Exchange | Feed, receive: Any, response: trio.CancelScope
+) -> None:
     """Wait for the client's going away, all the time: who looks only now and then, hypercorn does not tell."""
     while (await receive())["type"] != "http.disconnect":
         pass
     if isinstance(answer, Exchange):
         answer.client_gone()
     response.cancel()
-
-
-async def serve_hypercorn(
-    server: Server, host: str, port: int, *, stopping: trio.Event, task_status: trio.TaskStatus[Any], **options: Any
-) -> None:
-    """Serve as `serve_http` does, with the options that it has, by hypercorn: HTTP/2 too.
-
-    Where a client has sent more behind a request that runs (pipelining), hypercorn does not see that it goes away; and
-    one that does not read its response keeps its connection for as long as the server runs.
-    """
-    import hypercorn.trio.run
-    from hypercorn.config import Config
-    from hypercorn.trio import serve
-    from hypercorn.trio.tcp_server import TCPServer
-
-    async def contained(*arguments: Any) -> None:
-        """One connection, whose failure, as of an answer to bytes behind the last request, would end the server."""
-        try:
-            await TCPServer(*arguments)
-        except Exception as problem:
-            log.debug("a connection failed: %r", problem)
-
-    hypercorn.trio.run.TCPServer = contained  # type: ignore[assignment, attr-defined]
-    config, ports = Config(), list[int]()
-    config.bind, config.graceful_timeout = [f"{host}:{port}"], LAST_WORDS
-    config.certfile, config.keyfile = options.pop("tls", None) or (None, None)
-    application = server.asgi(**options)
-    config.errorlog = logging.getLogger("hypercorn.error")
-    wind_up = partial(application.service.wind_up, application.requests)  # hypercorn would cut off idle streams only
-    trigger = partial(stopped, stopping, wind_up, application.requests, ports)
-    async with trio.open_nursery() as nursery:
-        urls = await nursery.start(partial(serve, application, config, shutdown_trigger=trigger))
-        ports += [int(url.rpartition(":")[2]) for url in urls]
-        task_status.started([(host, number) for number in ports])
-
-
-async def stopped(
-    stopping: trio.Event, wind_up: Callable[[], Awaitable[None]], guests: Sized, ports: list[int]
-) -> None:
-    """Wait for the end, and wind up; while guests are there still, end the connections that were accepted there.
-
-    hypercorn's writes to a client that does not read cannot be cancelled, and nothing else leads to its sockets.
-    """
-    try:
-        await stopping.wait()
-        await wind_up()
-    finally:
-        for stream in gc.get_objects() if guests else ():
-            with suppress(OSError):
-                if type(stream) is trio.SocketStream and stream.socket.getsockname()[1] in ports:
-                    stream.socket.shutdown(socket.SHUT_RDWR)

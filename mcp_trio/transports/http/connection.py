@@ -1,12 +1,10 @@
 """Connections of HTTP/1.1, straight on trio, and the reader that serves them."""
 
-import logging
 import select
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from contextvars import copy_context
 from functools import lru_cache
 from http import HTTPStatus
 from math import inf
@@ -17,14 +15,13 @@ from typing import Any
 import trio
 from msgspec import Struct
 
-from ...server.dispatch import AWAKE, SPOILED, TURN, Rest, resume
-from ...server.limits import network
-from ..outbox import GONE, let_go
-from .endpoint import MCP, TOO_SLOW, Fields, Reply, refusal
-from .parsing import BODY, HEAD, IDLE, Parsed, RequestParser
+from ...server.limiter import network
+from ...server.runner import AWAKE, SPOILED, TURN, Rest, Spoiled, log, start
+from ..send_queue import GONE, let_go
+from .messages import TOO_SLOW, Fields, Reply, refusal
+from .parser import BODY, HEAD, IDLE, Parsed, RequestParser
+from .rules import MCP
 from .service import Exchange, Feed, Service
-
-log = logging.getLogger("mcp_trio")
 
 # Seconds between two requests, for a head, for a body.
 PATIENCE = {IDLE: 75.0, HEAD: 10.0, BODY: 60.0}
@@ -38,7 +35,9 @@ MAX_BACKLOG = 256 * 1024
 # What sending raises when the client is gone, or the connection was closed on our side.
 LOST = (*GONE, OSError, trio.BusyResourceError)
 
-Upgrade = Callable[..., Awaitable[None]]  # of a stream, the head that was read, whose it is, by which token, from where
+Upgrade = Callable[
+    ..., Awaitable[None]
+]  # of a stream, the head that was read, whose it is, by which token, from where
 
 
 class Reader:
@@ -51,8 +50,12 @@ class Reader:
 
     def __init__(self) -> None:
         self._watched: dict[int, Connection] = {}
-        self._found: deque[int] = deque()  # those on which something has come, and whose turn has not
-        self._is_quick = False  # whether clients go on within a moment when they have their replies
+        self._found: deque[int] = (
+            deque()
+        )  # those on which something has come, and whose turn has not
+        self._is_quick = (
+            False  # whether clients go on within a moment when they have their replies
+        )
         # Where the system has none, nothing is watched.
         self._epoll: Any = select.epoll() if hasattr(select, "epoll") else None
 
@@ -77,22 +80,15 @@ class Reader:
             self._epoll.unregister(connection.descriptor)
             connection.is_watched = False
 
-    async def read(self, nursery: trio.Nursery) -> None:
-        """Serve who sends something, until a connection waits: from then on this task is that one's."""
-        if self._epoll is None:
-            return
-        rest = None
-        try:
-            with trio.CancelScope() as scope:
-                while rest is None:
-                    await self._find()
-                    rest = self._give_turns(scope)
-                nursery.start_soon(self.read, nursery)
-                await rest
-        except* RuntimeError:
-            log.exception(SPOILED)
-            if rest is None:
-                nursery.start_soon(self.read, nursery)
+    @property
+    def is_available(self) -> bool:
+        """Whether this system has epoll."""
+        return self._epoll is not None
+
+    async def wait(self) -> bool:
+        """Wait until a connection can be read."""
+        await self._find()
+        return True
 
     async def _find(self) -> None:
         """Find where something has come. Who goes on as soon as it has a reply is waited for awake, for a moment.
@@ -112,7 +108,7 @@ class Reader:
         self._found.extend([descriptor for descriptor, _ in self._epoll.poll(0)])
         return bool(self._found)
 
-    def _give_turns(self, scope: trio.CancelScope) -> Rest | None:
+    def take_turn(self, scope: trio.CancelScope) -> Rest[None] | None:
         """Serve those on which something has come, up to one that waits: what goes on with it.
 
         Replies that leave together find their readers awake; to wake one, which is what a write to a reader that sleeps
@@ -125,28 +121,22 @@ class Reader:
                     served.append(connection)
                     rest = self._give_turn(connection, scope)
         finally:
-            replies = [connection.flush_at_once() for connection in served if connection.is_watched]
+            replies = [
+                connection.flush_at_once()
+                for connection in served
+                if connection.is_watched
+            ]
             self._is_quick = self._is_quick and any(replies)
         return rest
 
-    def _give_turn(self, connection: "Connection", scope: trio.CancelScope) -> Rest | None:
-        """Serve a connection, in a context of its own; where it waits, the context becomes this task's.
-
-        Raises RuntimeError where it has left a cancel scope open, which would be the next one's too. What trio has no
-        word for is found by its private name, or else when the task ends.
-        """
-        task, context, running = trio.lowlevel.current_task(), copy_context(), connection.serve(scope)
-        shared, within = task.context, getattr(task, "_cancel_status", None)
-        try:
-            trap = context.run(running.send, None)
-        except StopIteration:
-            if getattr(task, "_cancel_status", None) is not within:
-                raise RuntimeError(SPOILED) from None
-            return None
-        self.unwatch(connection)
-        if task.context is shared:  # a request that waits has one of its own
-            task.context = context
-        return resume(running, trap)
+    def _give_turn(
+        self, connection: "Connection", scope: trio.CancelScope
+    ) -> Rest[None] | None:
+        """Serve a connection until it waits for its client, or its request waits."""
+        _, rest = start(connection.serve(scope))
+        if rest is not None:
+            self.unwatch(connection)
+        return rest
 
 
 class Host(Struct, eq=False):
@@ -168,8 +158,12 @@ class Connection:
     and the reader watches it: from the first request on that did not wait, to one that does.
     """
 
-    def __init__(self, host: Host, accepted: socket, peer: str, tls: ssl.SSLContext | None) -> None:
-        self.since = trio.current_time()  # what it waits for, it has waited for since then
+    def __init__(
+        self, host: Host, accepted: socket, peer: str, tls: ssl.SSLContext | None
+    ) -> None:
+        self.since = (
+            trio.current_time()
+        )  # what it waits for, it has waited for since then
         self.due = self.since + PATIENCE[HEAD]  # when it has taken too long
         self.peer = network(peer)
         self.listens = False  # to a stream that no request ends, or by a WebSocket
@@ -178,7 +172,11 @@ class Connection:
         self._host = host
         self._socket = accepted
         self._tcp = trio.SocketStream(trio.socket.from_stdlib_socket(accepted))
-        self._tls = trio.SSLStream(self._tcp, tls, server_side=True, https_compatible=True) if tls else None
+        self._tls = (
+            trio.SSLStream(self._tcp, tls, server_side=True, https_compatible=True)
+            if tls
+            else None
+        )
         local, scheme = accepted.getsockname()[0], "https" if tls else "http"
         self._parser = RequestParser(host.service.admit, local, self.peer, scheme)
         self._out: list[bytes] = []
@@ -186,6 +184,7 @@ class Connection:
         self._looks = inf  # how often it may look for more of its client; but for the last time it waits
         self._may_wait = True  # whether the next request may, as the last did: then it has a task of its own
         self._backlog = bytearray()
+        self._is_spoiled = False  # whether a request left a cancel scope open
 
     def drain(self) -> None:
         """The server stops: nothing more is wanted of a connection on which nothing goes on."""
@@ -215,7 +214,9 @@ class Connection:
         except* RuntimeError:
             log.exception(SPOILED)
 
-    async def serve(self, scope: trio.CancelScope, under_way: tuple[Exchange, Parsed] | None = None) -> None:
+    async def serve(
+        self, scope: trio.CancelScope, under_way: tuple[Exchange, Parsed] | None = None
+    ) -> None:
         """Read and answer, until a request waits, or the reader can watch for the next one.
 
         Where a request waits, this task is that request's, and a fresh one gives the response, and reads.
@@ -226,6 +227,12 @@ class Connection:
                 await self._attend(*under_way)
             waits = await self._serve()
             goes_on = self._open
+            if self._is_spoiled and waits is None:
+                # A request left a cancel scope open: this task does nothing more.
+                self._is_spoiled = False
+                goes_on = True
+                self._take_a_task()
+                return
             if waits is not None:
                 self._host.nursery.start_soon(self.run, waits)
                 await waits[0].rest(scope)
@@ -259,6 +266,8 @@ class Connection:
         if self.is_watched:  # and has seen that something has come
             await self._receive()
         while (waits := await self._answer()) is None:
+            if self._is_spoiled:
+                return None
             if not self._open or not self.is_watched:
                 await self._flush()
             if not self._open:
@@ -269,7 +278,13 @@ class Connection:
                 self.since = self._host.now
                 self.due = self.since + PATIENCE[self._parser.stage]
                 self._parser.stage_began = False
-            if not (self.is_watched or self._tls or self._backlog or self._looks < inf or self._may_wait):
+            if not (
+                self.is_watched
+                or self._tls
+                or self._backlog
+                or self._looks < inf
+                or self._may_wait
+            ):
                 self._host.reader.watch(self)
             if self.is_watched:
                 return None
@@ -278,24 +293,38 @@ class Connection:
 
     async def _answer(self) -> tuple[Exchange, Parsed] | None:
         """Answer the requests that have come, up to one that waits."""
-        parser, service, turn_ends = self._parser, self._host.service, perf_counter() + TURN
+        parser, service, turn_ends = (
+            self._parser,
+            self._host.service,
+            perf_counter() + TURN,
+        )
         while parser.requests and self._open:
             parsed = parser.requests.popleft()
             if service.server.access is not None and parsed.refused is None:
                 self.due = inf
-                await self._flush()  # what was answered before need not wait for the verifier
+                await (
+                    self._flush()
+                )  # what was answered before need not wait for the verifier
                 parsed.refused = await service.bearers.identify(parsed)
             if parsed.upgrade and parsed.refused is None:
                 await self._upgrade(parsed)
                 continue
             if parsed.refused is not None:
                 service.note_refusal(parsed, parsed.refused)
-            answer = parsed.refused or service.answer(parsed, bytes(parsed.body))
+            try:
+                answer = parsed.refused or service.answer(parsed, bytes(parsed.body))
+            except Spoiled as spoiled:
+                answer = spoiled.value
+                self._is_spoiled = True
             if isinstance(answer, Reply):
                 self._put(answer, parsed)
                 self._may_wait = False
+                if self._is_spoiled:
+                    return None
                 if (is_late := perf_counter() > turn_ends) or len(answer.body) > PIECE:
-                    await self._flush()  # many small requests may have many large replies
+                    await (
+                        self._flush()
+                    )  # many small requests may have many large replies
                 if is_late:
                     await trio.lowlevel.checkpoint()
                     turn_ends = perf_counter() + TURN
@@ -350,7 +379,9 @@ class Connection:
         self._open = False
         response.cancel()
 
-    async def _respond(self, answer: Exchange | Feed, parsed: Parsed, nursery: trio.Nursery) -> None:
+    async def _respond(
+        self, answer: Exchange | Feed, parsed: Parsed, nursery: trio.Nursery
+    ) -> None:
         await self._flush()  # the replies before
         feed = await answer.response() if isinstance(answer, Exchange) else answer
         self._put(feed, parsed)
@@ -359,7 +390,9 @@ class Connection:
         async with feed.open(nursery):
             await self._flush()
             while block := await feed.next():
-                self._out.append(b"%x\r\n%b\r\n" % (len(block), block) if parsed.chunked else block)
+                self._out.append(
+                    b"%x\r\n%b\r\n" % (len(block), block) if parsed.chunked else block
+                )
                 await self._flush()
         self._out.append(b"0\r\n\r\n" if parsed.chunked else b"")
 
@@ -373,7 +406,13 @@ class Connection:
         self._open, self.due, self.listens = False, inf, True
         head = parsed.encoded() + self._parser.rest + self._backlog
         stream = self._tls or self._tcp
-        await take(stream, head, principal=parsed.principal, token=parsed.token, address=parsed.peer)
+        await take(
+            stream,
+            head,
+            principal=parsed.principal,
+            token=parsed.token,
+            address=parsed.peer,
+        )
 
     # Bytes
 
@@ -396,12 +435,20 @@ class Connection:
 
     def _put(self, reply: Reply | Feed, parsed: Parsed) -> None:
         """Put a whole reply, or the head of a stream, into what is written next."""
-        status, framing, body = 200, b"Transfer-Encoding: chunked\r\n" if parsed.chunked else b"", b""
+        status, framing, body = (
+            200,
+            b"Transfer-Encoding: chunked\r\n" if parsed.chunked else b"",
+            b"",
+        )
         if isinstance(reply, Reply):
             status, body = reply.status, reply.body
             framing = b"Content-Length: %d\r\n" % len(body) if status != 204 else b""
         service = self._host.service
-        if not parsed.keeps_alive or service.stopping or len(self._backlog) > MAX_BACKLOG:
+        if (
+            not parsed.keeps_alive
+            or service.stopping
+            or len(self._backlog) > MAX_BACKLOG
+        ):
             self._open = False
             framing += b"Connection: close\r\n"
         headers = reply.headers + service.guard.cors(parsed)
@@ -414,9 +461,9 @@ class Connection:
         if self._tls is None:
             self._write_at_once()
         block, self._out = b"".join(self._out), []
-        for start in range(0, len(block), PIECE):
+        for begin in range(0, len(block), PIECE):
             self.due = self._host.now + WRITE_TIME
-            await (self._tls or self._tcp).send_all(block[start : start + PIECE])
+            await (self._tls or self._tcp).send_all(block[begin : begin + PIECE])
             self.due = inf
 
     def _write_at_once(self) -> None:
@@ -432,4 +479,9 @@ class Connection:
 @lru_cache(8)
 def _first_lines(status: int, headers: Fields, date: bytes) -> bytes:
     lines = b"".join([b"%b: %b\r\n" % header for header in headers])
-    return b"HTTP/1.1 %d %b\r\nDate: %b\r\n%b" % (status, HTTPStatus(status).phrase.encode(), date, lines)
+    return b"HTTP/1.1 %d %b\r\nDate: %b\r\n%b" % (
+        status,
+        HTTPStatus(status).phrase.encode(),
+        date,
+        lines,
+    )

@@ -21,14 +21,22 @@ class Metrics:
         """All of it."""
         families: dict[str, dict[str, float]] = {
             "mcp_requests_total counter": dict(sorted(self.requests.items())),
-            "mcp_request_seconds summary": {"_sum": self.seconds, "_count": self.requests.total()},
+            "mcp_request_seconds summary": {
+                "_sum": self.seconds,
+                "_count": self.requests.total(),
+            },
             "mcp_requests_in_flight gauge": {"": in_flight},
             "mcp_sessions gauge": {"": sessions},
             "mcp_streams gauge": {"": self.streams},
-            "mcp_http_refused_total counter": {f'{{status="{s}"}}': count for s, count in sorted(self.refused.items())},
+            "mcp_http_refused_total counter": {
+                f'{{status="{s}"}}': count for s, count in sorted(self.refused.items())
+            },
         }
         lines = []
         for family, values in families.items():
             name = family.partition(" ")[0]
-            lines += [f"# TYPE {family}", *(f"{name}{label} {value}" for label, value in values.items())]
+            lines += [
+                f"# TYPE {family}",
+                *(f"{name}{label} {value}" for label, value in values.items()),
+            ]
         return "\n".join([*lines, ""]).encode()

@@ -57,7 +57,11 @@ class Trip(BaseModel):
 async def plan_trip(ctx: Context) -> str:
     """Ask the user where to."""
     answer = await ctx.elicit("Where to?", Trip)
-    return f"{answer.data.days} days in {answer.data.city}" if answer.action == "accept" else "No trip, then."
+    return (
+        f"{answer.data.days} days in {answer.data.city}"
+        if answer.action == "accept"
+        else "No trip, then."
+    )
 
 
 @server.resource("sample://about", mime_type="text/plain")
@@ -81,7 +85,9 @@ def write_postcard(city: str) -> str:
 @server.completion()
 async def complete(ref: Any, argument: Any, context: Any) -> Completion:
     """The cities whose names begin so."""
-    return Completion(values=[name for name in CITIES if name.casefold().startswith(argument.value)])
+    return Completion(
+        values=[name for name in CITIES if name.casefold().startswith(argument.value)]
+    )
 
 
 def main() -> None:

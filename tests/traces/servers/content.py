@@ -25,8 +25,15 @@ from mcp_trio import (
     ToolResult,
 )
 
-ICON = Icon("https://example.com/icon.png", mime_type="image/png", sizes=["48x48"], theme="light")
-FOR_USERS = Annotations(audience=["user"], priority=0.5, last_modified="2025-01-12T15:00:58Z")
+ICON = Icon(
+    "https://example.com/icon.png",
+    mime_type="image/png",
+    sizes=["48x48"],
+    theme="light",
+)
+FOR_USERS = Annotations(
+    audience=["user"], priority=0.5, last_modified="2025-01-12T15:00:58Z"
+)
 ABOUT = {"example.com/about": "a trace"}
 
 server = Server(
@@ -65,9 +72,19 @@ async def every_kind() -> list[Any]:
         Text("A text", annotations=FOR_USERS),
         Image(b"picture", "image/png"),
         Audio(b"sound", "audio/wav", annotations=FOR_USERS),
-        ResourceLink("notes://1", "one", title="The first", description="A note", mime_type="text/plain", size=5),
+        ResourceLink(
+            "notes://1",
+            "one",
+            title="The first",
+            description="A note",
+            mime_type="text/plain",
+            size=5,
+        ),
         EmbeddedResource(TextContents("notes://1", "words", mime_type="text/plain")),
-        EmbeddedResource(BlobContents("notes://2", b"bytes", mime_type="image/png"), annotations=FOR_USERS),
+        EmbeddedResource(
+            BlobContents("notes://2", b"bytes", mime_type="image/png"),
+            annotations=FOR_USERS,
+        ),
     ]
 
 
@@ -110,7 +127,16 @@ async def crash() -> str:
 @server.tool
 async def log_everything(ctx: Context) -> str:
     """Say something on each level."""
-    for level in ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"):
+    for level in (
+        "debug",
+        "info",
+        "notice",
+        "warning",
+        "error",
+        "critical",
+        "alert",
+        "emergency",
+    ):
         await ctx.log(level, {"said": level}, logger="content")
     return "Everything was said."
 
@@ -136,7 +162,9 @@ async def wait(ctx: Context, seconds: float = 60.0) -> str:
 
 
 @server.tool
-async def in_region(region: Annotated[str, Meta(extra_json_schema={"x-mcp-header": "Region"})]) -> str:
+async def in_region(
+    region: Annotated[str, Meta(extra_json_schema={"x-mcp-header": "Region"})],
+) -> str:
     """Take an argument that HTTP clients repeat in a header."""
     return f"In {region}"
 
@@ -150,7 +178,13 @@ async def let_go(ctx: Context) -> str:
 
 
 @server.resource(
-    "notes://1", title="The first", mime_type="text/plain", size=5, icons=[ICON], annotations=FOR_USERS, meta=ABOUT
+    "notes://1",
+    title="The first",
+    mime_type="text/plain",
+    size=5,
+    icons=[ICON],
+    annotations=FOR_USERS,
+    meta=ABOUT,
 )
 async def one() -> str:
     """A note."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mcp_trio import Server
-from mcp_trio.loading import load
+from mcp_trio.load_spec import load
 
 SEEDS = Path(__file__).parent.parent.parent / "seeds"
 

@@ -6,7 +6,17 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from mcp_trio import Context, Elicit, PromptMessage, Roots, Sample, Server, Text, Tool, UrlElicitationRequired
+from mcp_trio import (
+    Context,
+    Elicit,
+    PromptMessage,
+    Roots,
+    Sample,
+    Server,
+    Text,
+    Tool,
+    UrlElicitationRequired,
+)
 
 # What clients carry between two calls stays readable to every process that replays.
 server = Server("questions", secret="the secret of the traces")
@@ -38,13 +48,20 @@ async def book(ctx: Context, city: str = "Paris") -> str:
 @server.tool
 async def visit(ctx: Context) -> str:
     """Send the user to a page."""
-    return (await ctx.elicit_url("Please log in", "https://example.com/login", "login-1")).action
+    return (
+        await ctx.elicit_url("Please log in", "https://example.com/login", "login-1")
+    ).action
 
 
 @server.tool
 async def pay(ctx: Context) -> str:
     """Refuse to go on before the user has been to a page."""
-    page = {"mode": "url", "elicitationId": "pay-1", "url": "https://example.com/pay", "message": "Please pay first"}
+    page = {
+        "mode": "url",
+        "elicitationId": "pay-1",
+        "url": "https://example.com/pay",
+        "message": "Please pay first",
+    }
     raise UrlElicitationRequired("A payment is due", [page])
 
 
@@ -67,7 +84,9 @@ async def think(ctx: Context) -> str:
 @server.tool
 async def think_with_tools(ctx: Context) -> str:
     """Ask the client's model, which may call a tool."""
-    clock = Tool(name="clock", description="Tell the time", input_schema={"type": "object"})
+    clock = Tool(
+        name="clock", description="Tell the time", input_schema={"type": "object"}
+    )
     said = await ctx.sample(
         [PromptMessage("user", Text("What time is it?"))],
         max_tokens=10,
@@ -80,14 +99,18 @@ async def think_with_tools(ctx: Context) -> str:
 @server.tool
 async def look(ctx: Context) -> str:
     """Ask for the client's folders."""
-    return ", ".join(f"{root.name or 'nameless'}: {root.uri}" for root in await ctx.roots())
+    return ", ".join(
+        f"{root.name or 'nameless'}: {root.uri}" for root in await ctx.roots()
+    )
 
 
 @server.tool
 async def plan(ctx: Context) -> str:
     """Ask the user, the client's model and the client in one round."""
     name, said, roots = await ctx.ask(
-        Elicit("Your name?", Name, key="name"), Sample("Where to?", max_tokens=5, key="where"), Roots(key="roots")
+        Elicit("Your name?", Name, key="name"),
+        Sample("Where to?", max_tokens=5, key="where"),
+        Roots(key="roots"),
     )
     return f"{name.content.name if name.content else 'nobody'} to {said.text}, from {roots[0].uri}"
 
@@ -127,7 +150,9 @@ async def person(ctx: Context, id: str) -> str:
 @server.tool
 async def ping_client(ctx: Context) -> str:
     """Ask whether the client is there."""
-    await ctx._request.conversation.ask(ctx._request, "ping", {})
+    await ctx._request.conversation.ask(
+        "ping", {}, ctx._request.channel, ctx._request.call.revision
+    )
     return "It is there."
 
 

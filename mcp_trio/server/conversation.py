@@ -1,0 +1,160 @@
+"""One client as the server sees it: its session, its requests, our questions to it."""
+
+import secrets
+from collections.abc import Callable
+from typing import Any, Literal
+
+import trio
+from msgspec import Raw, Struct
+
+from ..auth.principal import Principal
+from ..protocol import jsonrpc
+from ..protocol.revisions import Revision
+from ..protocol.session import Answer, Session
+from ..protocol.types import Json
+from .channel import Channel
+from .exceptions import AskFailed
+
+Sender = Literal["client", "server"]
+# Called with every message that passes in a conversation: by whom it was sent, and its
+# bytes.
+MessageObserver = Callable[["Conversation", Sender, bytes], None]
+
+
+class PendingQuestion(Struct):
+    """A question that was sent to the client."""
+
+    settled: trio.Event  # the client has answered, or never will
+    answer: Answer | None = None
+
+
+# Shared by all conversations that have no requests and no questions yet. It is replaced
+# before anything is put into it: of ten thousand sessions, most are idle.
+EMPTY: dict[Any, Any] = {}
+
+
+class Conversation:
+    """What the server knows of one client.
+
+    `cancel_scopes` has an entry for each request that is waiting for something;
+    `waiting` counts them, without subscriptions.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_closed",
+        "_on_close",
+        "_questions",
+        "address",
+        "cancel_scopes",
+        "channel",
+        "observer",
+        "principal",
+        "session",
+        "transport",
+        "waiting",
+    )
+    # False for a conversation that consists of a single HTTP request.
+    is_lasting = True
+
+    def __init__(
+        self,
+        session: Session,
+        channel: Channel,
+        *,
+        transport: str = "memory",
+        address: str = "",
+        principal: Principal | None = None,
+        observer: MessageObserver | None = None,
+        on_close: "Callable[[Conversation], None] | None" = None,
+    ) -> None:
+        self.session = session
+        self.channel = channel
+        self.transport = transport
+        self.address = address
+        self.principal = principal
+        self.observer = observer
+        self.waiting = 0
+        self.cancel_scopes: dict[jsonrpc.Id, trio.CancelScope] = EMPTY
+        self._questions: dict[str, PendingQuestion] = EMPTY
+        self._closed = False
+        self._on_close = on_close
+
+    def tell(
+        self,
+        method: str,
+        params: Json,
+        channel: Channel | None = None,
+        revision: Revision | None = None,
+    ) -> None:
+        """Send a notification, if the revision has it.
+
+        Without a channel, it is an announcement that belongs to no request.
+        """
+        spoken = revision or self.session.revision
+        if spoken is None:
+            return
+        message = spoken.notification(method, params)
+        if message is not None:
+            self.send(message, channel or self.channel)
+
+    def send(self, message: bytes, channel: Channel) -> None:
+        """Send a message on a channel of this conversation."""
+        if self.observer is not None:
+            self.observer(self, "server", message)
+        channel.send(message)
+
+    async def ask(
+        self, method: str, params: Json, channel: Channel, revision: Revision
+    ) -> Raw:
+        """Send the client a request and wait for its result. Raises AskFailed.
+
+        For revisions whose server may send requests.
+        """
+        # The id must not be guessable: whoever knows it can answer.
+        id = f"ask-{secrets.token_hex(8)}"
+        question = PendingQuestion(trio.Event())
+        if self._questions is EMPTY:
+            self._questions = {}
+        self._questions[id] = question
+        try:
+            if not self._closed:
+                self.send(revision.question(id, method, params), channel)
+                await question.settled.wait()
+        except trio.Cancelled:
+            reason = "the request that asked was cancelled"
+            cancelled = {"requestId": id, "reason": reason}
+            self.tell("notifications/cancelled", cancelled, channel, revision)
+            raise
+        finally:
+            del self._questions[id]
+        answer = question.answer
+        if answer is None:
+            raise AskFailed("the client has gone")
+        if answer.result is None:
+            error = bytes(answer.error or b"").decode()
+            raise AskFailed(f"the client answered {method} with an error: {error}")
+        return answer.result
+
+    def answer_question(self, answer: Answer) -> None:
+        """Hand the client's answer to whoever waits for it; ignore any other."""
+        question = (
+            self._questions.get(answer.id) if isinstance(answer.id, str) else None
+        )
+        if question is not None:
+            question.answer = answer
+            question.settled.set()
+
+    def add_cancel_scope(self, id: jsonrpc.Id, scope: trio.CancelScope) -> None:
+        """Let the client cancel a request from now on."""
+        if self.cancel_scopes is EMPTY:
+            self.cancel_scopes = {}
+        self.cancel_scopes[id] = scope
+
+    def close(self) -> None:
+        """The client sends no more: nothing will answer our questions."""
+        self._closed = True
+        for question in self._questions.values():
+            question.settled.set()
+        if self._on_close is not None:
+            self._on_close(self)

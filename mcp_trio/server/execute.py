@@ -1,0 +1,163 @@
+"""From a request to its reply: the handler's result, or what went wrong."""
+
+import logging
+import secrets
+from math import inf
+from time import perf_counter
+
+import trio
+
+from ..protocol import jsonrpc
+from ..protocol.errors import (
+    InternalError,
+    InvalidRequest,
+    ProtocolError,
+    TooManyCalls,
+)
+from ..protocol.types import Text, ToolResult
+from .app import Server
+from .event_log import SLOW
+from .exceptions import AskFailed, TimedOut, ToolError, Unanswered
+from .handlers import HANDLERS
+from .request import Request
+from .runner import Rest
+from .truncate import cut
+
+log = logging.getLogger("mcp_trio")
+
+# Exceptions that stop a request from outside, and are passed on.
+STOPS = (trio.Cancelled, KeyboardInterrupt)
+
+
+async def execute(server: Server, request: Request) -> bytes:
+    """Carry out a request. Whatever fails in it becomes its reply, and goes no further."""
+    call = request.call
+    try:
+        # A request has its entry already if it began in a task of its own.
+        scope = request.conversation.cancel_scopes.get(call.id, request.scope)
+        if scope is not request.scope:
+            problem = f"{call.id!r} belongs to a request that is still running"
+            raise InvalidRequest(f"Invalid request: $.id: {problem}")
+        result = await HANDLERS[call.method](server, request)
+        if result is None:
+            result = jsonrpc.encode(call.revision.result({}))
+        return jsonrpc.encode_result(call.id, result)
+    except STOPS as stop:
+        if _is_stale(stop):
+            return _reply_to_failure(server, request, stop)
+        raise
+    except BaseExceptionGroup as group:
+        stop_group, failures = group.split(STOPS)
+        if stop_group is None:
+            return _reply_to_failure(server, request, group)
+        if failures is not None:
+            log.error("%s failed while it was stopped", call.method, exc_info=failures)
+        raise stop_group from None
+    except BaseException as failure:  # even sys.exit() ends only its own request
+        return _reply_to_failure(server, request, failure)
+    finally:
+        request.ended = True
+
+
+async def finish(
+    server: Server, request: Request, rest: Rest[bytes | None], scope: trio.CancelScope
+) -> bytes | None:
+    """Go on with a request that waits, under a scope that cancels it.
+
+    Returns its reply; None if it was cancelled, which has no reply.
+    """
+    conversation = request.conversation
+    request.scope = scope
+    conversation.add_cancel_scope(request.call.id, scope)
+    server.limiter.count(request, 1)
+    began = perf_counter()
+    try:
+        reply = await rest
+        return None if scope.cancel_called else reply
+    finally:
+        server.limiter.count(request, -1)
+        seconds = perf_counter() - began
+        if seconds > SLOW:
+            server.event_log.took(request, seconds)
+        del conversation.cancel_scopes[request.call.id]
+
+
+def _is_stale(stop: BaseException) -> bool:
+    """Whether this is a trio.Cancelled that a tool kept and raised again later."""
+    is_cancelled = isinstance(stop, trio.Cancelled)
+    return is_cancelled and trio.current_effective_deadline() > -inf
+
+
+def _reply_to_failure(
+    server: Server, request: Request, failure: BaseException
+) -> bytes:
+    """Encode the reply to a request that failed."""
+    try:
+        if isinstance(failure, BaseExceptionGroup):
+            failure = _representative(failure)
+        if isinstance(failure, Unanswered):
+            return jsonrpc.encode_result(request.call.id, failure.result())
+        if isinstance(failure, ToolError | AskFailed):
+            return _reply_to_tool_error(server, request, failure)
+        if isinstance(failure, ProtocolError):
+            return _encode_error(server, request, failure)
+    except Exception as problem:  # its data is not JSON, or str() of it fails
+        failure = problem
+    reference = secrets.token_hex(4)
+    server.event_log.failed(request, reference, failure)
+    error = InternalError(f"Internal error (reference {reference})")
+    return _encode_error(server, request, error)
+
+
+def _reply_to_tool_error(
+    server: Server, request: Request, failure: ToolError | AskFailed
+) -> bytes:
+    error = InternalError(cut(str(failure), server.limits.max_result))
+    level = logging.WARNING if isinstance(failure, TimedOut) else logging.INFO
+    server.event_log.told("failed", request, error.message, level)
+    return _encode_error(server, request, error)
+
+
+def _encode_error(server: Server, request: Request, error: ProtocolError) -> bytes:
+    """Encode an error, or a tool's failed result if the revision has it so."""
+    call = request.call
+    revision = call.revision
+    if isinstance(error, TooManyCalls):
+        server.event_log.told("refused", request, error.message)
+    if (
+        call.method == "tools/call"
+        and revision.kind_of(error) in revision.tool_failures
+    ):
+        failed = ToolResult([Text(error.message)], is_error=True)
+        encoded = jsonrpc.encode(revision.tool_result(failed))
+        return jsonrpc.encode_result(call.id, encoded)
+    reply = jsonrpc.encode_error(call.id, revision.error(error))
+    request.error = error
+    return reply
+
+
+def _representative(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return what to tell the client about a group of failures.
+
+    Open questions if there is nothing else; else the messages of all tool errors; else
+    the group itself, which the client is not told.
+    """
+    failures = _leaves(group)
+    if len(failures) == 1:
+        return failures[0]
+    if all(isinstance(failure, Unanswered) for failure in failures):
+        return failures[0]
+    if all(isinstance(failure, ToolError | AskFailed) for failure in failures):
+        return ToolError("\n".join(map(str, failures)))
+    return group
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """Return the exceptions in a group and in the groups inside it."""
+    found: list[BaseException] = []
+    for failure in group.exceptions:
+        if isinstance(failure, BaseExceptionGroup):
+            found += _leaves(failure)
+        else:
+            found.append(failure)
+    return found

@@ -1,0 +1,287 @@
+"""Serves one client whose messages come in a stream: stdio, WebSocket, memory."""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import chain
+from time import perf_counter
+
+import trio
+
+from ..auth.principal import Principal
+from ..protocol.session import Answer, Batch, Call, Event, Notice, Refusal, Session
+from .app import Server
+from .channel import Channel, Wire
+from .conversation import Conversation, MessageObserver
+from .event_log import SLOW
+from .execute import execute, finish
+from .handlers import handle_notification
+from .request import Request
+from .runner import SPOILED, TURN, Rest, Runner, Spoiled, log, start
+
+
+async def serve_conversation(
+    server: Server,
+    wire: Wire,
+    principal: Principal | None = None,
+    *,
+    transport: str = "memory",
+    address: str = "",
+    observer: MessageObserver | None = None,
+) -> None:
+    """Serve one client until its input ends and all that it asked for is done.
+
+    `observer` sees the messages instead of the server's own.
+    """
+    conversation = Conversation(
+        Session(server.revisions),
+        wire,
+        transport=transport,
+        address=address,
+        principal=principal,
+        observer=observer or server.on_message,
+        on_close=server.subscriptions.closed,
+    )
+    try:
+        async with trio.open_nursery() as nursery:
+            source = ConversationSource(
+                server, conversation, wire, nursery, reply=wire.send, wire=wire
+            )
+            nursery.start_soon(Runner(source, nursery).run)
+    finally:
+        conversation.close()
+
+
+async def execute_batch(
+    server: Server, conversation: Conversation, events: list[Event], channel: Channel
+) -> bytes | None:
+    """Carry out a batch. Returns all replies in one array; None if there are none."""
+    replies: list[bytes] = []
+    async with trio.open_nursery() as nursery:
+        source = ConversationSource(
+            server,
+            conversation,
+            channel,
+            nursery,
+            reply=replies.append,
+            events=events,
+            # A later request of this session may come with another token.
+            principal=conversation.principal,
+        )
+        nursery.start_soon(Runner(source, nursery).run)
+    return b"[%b]" % b",".join(replies) if replies else None
+
+
+class ConversationSource:
+    """The messages of one client, or the events of one batch, as work for a runner.
+
+    Most requests run in the reader's turn. A call of a tool that waited when it was last
+    called begins in a task of its own instead: passing the reader's role on for each such
+    call would cost more. The order in which requests begin is that of their messages.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        conversation: Conversation,
+        channel: Channel,
+        nursery: trio.Nursery,
+        *,
+        reply: Callable[[bytes], None],
+        wire: Wire | None = None,
+        events: Iterable[Event | None] = (),
+        principal: Principal | None = None,
+    ) -> None:
+        self._server = server
+        self._conversation = conversation
+        self._channel = channel
+        self._nursery = nursery
+        self._wire = wire
+        self._principal = principal
+        self._events = iter(events)  # those that are not served yet
+        self._has_events = True
+        self._owes_others_a_turn = False
+        self._last_request: Request | None = None
+        # Calls that are about to begin in tasks of their own.
+        self._starting: deque[tuple[Call, trio.CancelScope]] = deque()
+        self._send = reply
+        self._reply = reply if conversation.observer is None else self._observed_reply
+
+    async def wait(self) -> bool:
+        """Wait for messages, unless some are left. False: there are no more."""
+        if self._owes_others_a_turn:
+            self._owes_others_a_turn = False
+            await trio.lowlevel.checkpoint()
+            return True
+        if self._has_events:
+            return True
+        if self._wire is None:
+            return False
+        await self._wire.drained()
+        messages = await self._wire.receive()
+        if not messages:
+            # What still runs may finish, within the grace.
+            self._conversation.close()
+            deadline = trio.current_time() + self._server.grace
+            self._nursery.cancel_scope.deadline = deadline
+            return False
+        # Each message is decoded when those before it have begun: they may change how.
+        if self._conversation.observer is None:
+            self._events = map(self._conversation.session.receive, messages)
+        else:
+            self._events = map(self._receive_observed, messages)
+        self._has_events = True
+        return True
+
+    def take_turn(self, scope: trio.CancelScope) -> Rest[None] | None:
+        """Serve events until a request waits, the turn is over or there are no more."""
+        rest = None
+        turn_ends = perf_counter() + TURN
+        for event in self._events:
+            if type(event) is Call:
+                rest = self._begin(event, scope)
+            elif self._starting:
+                # The calls before it begin first.
+                self._events = chain([event], self._events)
+                self._owes_others_a_turn = True
+                break
+            else:
+                rest = self._take(event)
+            if rest is not None:
+                break
+            late = perf_counter() - turn_ends
+            if late > 0:
+                self._log_if_slow(event, late)
+                self._owes_others_a_turn = True
+                break
+        else:
+            self._has_events = False
+        if self._wire is not None:
+            self._wire.flush()
+        return rest
+
+    def _begin(self, call: Call, scope: trio.CancelScope) -> Rest[None] | None:
+        """Run a request until it ends or first waits."""
+        if self._starting or self._is_expected_to_wait(call):
+            self._start_in_own_task(call)
+            return None
+        request = self._last_request = self._request(call)
+        try:
+            reply, rest = start(execute(self._server, request))
+        except Spoiled as spoiled:
+            self._reply(spoiled.value)
+            raise
+        if rest is not None:
+            self._server.note_that_it_waits(call)
+            return self._finish(request, rest, scope)
+        if reply is not None:
+            self._reply(reply)
+        return None
+
+    def _take(self, event: Event | None) -> Rest[None] | None:
+        """Act on anything but a request."""
+        if isinstance(event, Batch):
+            return self._begin_batch(event)
+        if isinstance(event, Refusal):
+            self._reply(event.data)
+        elif isinstance(event, Answer):
+            self._conversation.answer_question(event)
+        elif isinstance(event, Notice):
+            handle_notification(self._server, self._conversation, event)
+        return None
+
+    async def _finish(
+        self, request: Request, rest: Rest[bytes], scope: trio.CancelScope
+    ) -> None:
+        reply = await finish(self._server, request, rest, scope)
+        if reply is not None:
+            self._reply(reply)
+
+    def _begin_batch(self, batch: Batch) -> Rest[None] | None:
+        running = execute_batch(
+            self._server, self._conversation, batch.events, self._channel
+        )
+        reply, rest = start(running)
+        if rest is not None:
+            return self._finish_batch(rest)
+        if reply is not None:
+            self._reply(reply)
+        return None
+
+    async def _finish_batch(self, rest: Rest[bytes | None]) -> None:
+        reply = await rest
+        if reply is not None:
+            self._reply(reply)
+
+    # Calls in tasks of their own
+
+    def _is_expected_to_wait(self, call: Call) -> bool:
+        if call.method != "tools/call":
+            return False
+        name = call.params.name
+        if name not in self._server.tools_that_wait:
+            return False
+        # A tool that the principal may not use must not be noticeable.
+        principal = self._principal or self._conversation.principal
+        return self._server.tools.get_for(principal, name) is not None
+
+    def _start_in_own_task(self, call: Call) -> None:
+        """Let a call begin in a task of its own; it can be cancelled from now on."""
+        scope = trio.CancelScope()
+        # If the id is in use, the call is refused when it begins.
+        if call.id not in self._conversation.cancel_scopes:
+            self._conversation.add_cancel_scope(call.id, scope)
+        self._starting.append((call, scope))
+        self._nursery.start_soon(self._run_next_call)
+
+    async def _run_next_call(self) -> None:
+        """Run the call whose turn it is to begin, whichever task this is."""
+        call, scope = self._starting.popleft()
+        request = self._request(call)
+        request.scope = scope
+        try:
+            with scope:
+                await self._run_call(request, scope)
+        except* RuntimeError:
+            log.exception(SPOILED)
+        scopes = self._conversation.cancel_scopes
+        if scopes.get(call.id) is scope:
+            del scopes[call.id]
+
+    async def _run_call(self, request: Request, scope: trio.CancelScope) -> None:
+        try:
+            reply, rest = start(execute(self._server, request))
+        except Spoiled as spoiled:
+            self._reply(spoiled.value)
+            raise
+        if rest is not None:
+            reply = await finish(self._server, request, rest, scope)
+        else:
+            self._server.note_that_it_did_not_wait(request.call)
+        if reply is not None:
+            self._reply(reply)
+
+    # Helpers
+
+    def _request(self, call: Call) -> Request:
+        return Request(
+            call,
+            self._conversation,
+            self._channel,
+            self._server.environment,
+            self._principal or self._conversation.principal,
+        )
+
+    def _log_if_slow(self, event: Event | None, seconds: float) -> None:
+        """Log a request that held up all others."""
+        if seconds > SLOW and type(event) is Call and self._last_request is not None:
+            self._server.event_log.took(self._last_request, seconds)
+
+    def _receive_observed(self, message: bytes | None) -> Event | None:
+        if message is not None and self._conversation.observer is not None:
+            self._conversation.observer(self._conversation, "client", message)
+        return self._conversation.session.receive(message)
+
+    def _observed_reply(self, message: bytes) -> None:
+        if self._conversation.observer is not None:
+            self._conversation.observer(self._conversation, "server", message)
+        self._send(message)
