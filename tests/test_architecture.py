@@ -1,6 +1,7 @@
 """The rules of the house as checks: who may import whom, how large things are, what stands where."""
 
 import ast
+import configparser
 import functools
 import inspect
 import json
@@ -365,6 +366,43 @@ def test_no_text_names_a_path_of_some_machine() -> None:
             for name, text in repository_texts()
             for number, line in enumerate(text.splitlines(), 1)
             for found in machine_path.finditer(line)
+        ]
+    )
+
+
+# What is declared
+
+# Packages whose names on the index differ from those of their modules.
+DISTRIBUTIONS = {
+    "jwt": "pyjwt",
+    "quart_trio": "quart-trio",
+    "trio_websocket": "trio-websocket",
+}
+
+
+def declared() -> set[str]:
+    """The names of all requirements in setup.cfg."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg", encoding="utf-8")
+    listed = [config["options"]["install_requires"]]
+    listed += config["options.extras_require"].values()
+    lines = [line for text in listed for line in text.splitlines()]
+    return {found[0] for line in lines if (found := re.match(r"[\w-]+", line))}
+
+
+def test_every_imported_package_is_declared() -> None:
+    known = sys.stdlib_module_names | {"mcp_trio"}
+    imported = {
+        (file, found.module.partition(".")[0])
+        for file in FILES
+        for found in imports(file)
+    }
+    none_of(
+        [
+            f"{file}: imports {module}, which setup.cfg does not declare"
+            for file, module in sorted(imported)
+            if module not in known
+            and DISTRIBUTIONS.get(module, module) not in declared()
         ]
     )
 

@@ -628,7 +628,7 @@ async def test_a_thread_takes_the_next_call_and_ends_when_there_is_none(
     async with connect(server, R) as client:
         for _ in range(3):
             await client.call_tool("note")
-        while server.environment.worker_threads._number:
+        while server.environment.worker_threads._threads:
             await trio.sleep(0.001)
         assert (await client.call_tool("note")).text == "noted"
     assert len(set(names[:3])) == 1

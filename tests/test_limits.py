@@ -281,17 +281,17 @@ async def test_a_flood_of_senders_costs_no_memory_and_frees_nobody(
     mock_clock: trio.testing.MockClock,
 ) -> None:
     buckets, rate = Buckets(), read_rate("10/h")
-    used_up = buckets.of("used up", rate)
+    used_up = buckets.get_or_create("used up", rate)
     used_up.tokens = 0
     for number in range(5 * MOST_SENDERS):
-        buckets.of(number, rate).tokens -= 1
+        buckets.get_or_create(number, rate).tokens -= 1
     assert len(buckets) <= 2 * MOST_SENDERS
-    assert buckets.of("used up", rate) is used_up
+    assert buckets.get_or_create("used up", rate) is used_up
     mock_clock.jump(3600)
     for number in range(2 * MOST_SENDERS):
-        buckets.of(("later", number), rate)
+        buckets.get_or_create(("later", number), rate)
     assert len(buckets) <= 2 * MOST_SENDERS
-    assert buckets.of("used up", rate) is not used_up  # it was full again
+    assert buckets.get_or_create("used up", rate) is not used_up  # it was full again
 
 
 # What is under way
@@ -315,7 +315,7 @@ async def test_five_hundred_calls_with_a_cap_of_ten(
             assert len(await client.quiet()) == 10
             busy.go = trio.Event()
         assert busy.cleaned == 20
-        assert (busy.server.limiter.total, busy.server.limiter._apart) == (0, {})
+        assert (busy.server.limiter.total, busy.server.limiter._counts) == (0, {})
 
 
 async def test_a_tool_that_timed_out_has_cleaned_up_and_left_its_place(
@@ -425,7 +425,7 @@ async def test_blocking_calls_that_nobody_waits_for_any_more_are_bounded() -> No
         while not (told and told[-1].startswith("Busy: blocking calls under way: 80,")):
             client.send(call(R, 1, "block"))
             told.append(refused(await client.receive_json()))
-            assert server.environment.worker_threads._under_way <= 80
+            assert server.environment.worker_threads._calls <= 80
         release.set()
     assert set(told[:-1]) == {"block took longer than 0.001 s and was stopped"}
 
@@ -699,7 +699,7 @@ async def test_sessionless_requests_of_one_sender_are_bounded_together() -> None
         assert statuses == [True] * 3
         busy.go.set()
     assert statuses == [True] * 3 + [False] * 2
-    assert busy.server.limiter._apart == {}
+    assert busy.server.limiter._counts == {}
 
 
 @needs_spec
@@ -738,4 +738,4 @@ async def test_a_principal_is_not_taken_for_what_else_is_counted() -> None:
             limited_tool=None,
         )
         server.limiter.count(request, 1)  # type: ignore[arg-type]
-        assert "subscriptions/listen" not in server.limiter._apart
+        assert "subscriptions/listen" not in server.limiter._counts

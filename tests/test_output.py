@@ -26,7 +26,7 @@ from mcp_trio import (
     ToolResult,
 )
 from mcp_trio.protocol.sanitize import clean, visible
-from mcp_trio.server.truncate import cut
+from mcp_trio.server.truncate import truncate_text
 
 R = "2025-11-25"
 NEWEST = ALL[-1]
@@ -356,7 +356,7 @@ async def test_the_words_of_a_failure_are_cut_too() -> None:
 
 def test_a_cut_falls_between_characters() -> None:
     for size in range(60, 200):
-        shown = cut('aé𝄞"\\\n' * 100, size)
+        shown = truncate_text('aé𝄞"\\\n' * 100, size)
         assert len(msgspec.json.encode(shown)) <= max(size, 70)
         assert "\ufffd" not in shown
 

@@ -21,7 +21,7 @@ from .exceptions import AskFailed, TimedOut, ToolError, Unanswered
 from .handlers import HANDLERS
 from .request import Request
 from .runner import Rest
-from .truncate import cut
+from .truncate import truncate_text
 
 log = logging.getLogger("mcp_trio")
 
@@ -112,7 +112,7 @@ def _reply_to_failure(
 def _reply_to_tool_error(
     server: Server, request: Request, failure: ToolError | AskFailed
 ) -> bytes:
-    error = InternalError(cut(str(failure), server.limits.max_result))
+    error = InternalError(truncate_text(str(failure), server.limits.max_result))
     level = logging.WARNING if isinstance(failure, TimedOut) else logging.INFO
     server.event_log.told("failed", request, error.message, level)
     return _encode_error(server, request, error)

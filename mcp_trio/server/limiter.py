@@ -1,10 +1,13 @@
-"""TODO"""
+"""Holds a server to its limits.
+
+What is remembered of senders is bounded, so many of them cost no more than a few.
+"""
 
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import trio
 from msgspec import Struct
@@ -13,28 +16,36 @@ from ..protocol.errors import TooManyCalls
 from .limits import MOST_AT_ONCE, MOST_OF_ONE, Limits, Rate, busy, read_rate
 from .request import Request
 
-if TYPE_CHECKING:
-    from .features.tools import ServerTool
-
-# These stay open by their nature. They are counted apart, so that who listens takes no place from who calls.
+# Subscriptions stay open by their nature. They are counted apart, so that they take no
+# place from calls.
 LISTENS = "subscriptions/listen"
-# Requests over HTTP that an address may make for each call that the rate allows. A client opens a session by two, lists
-# what there is by some more, reads streams, comes back to them, answers questions, and tries again what was refused;
-# several principals may come from one address. So this is no limit to those who mean well, and ends a flood before it
-# costs more than the reading of its heads.
+# HTTP requests of any kind that an address may make for each call that the rate allows.
+# A client opens a session with two, lists what there is with some more, reads streams,
+# resumes them, answers questions and tries again what was refused; and several principals
+# may share an address. So this limits no client that behaves, and ends a flood before it
+# costs more than reading its heads.
 REQUESTS_OF_A_CALL = 20
-# Senders of whom it is remembered what they have used up.
+# Senders whose buckets are remembered.
 MOST_SENDERS = 10_000
 
 
-# Who sends
+class LimitedTool(Protocol):
+    """What the limiter has to know of a tool."""
+
+    name: str
+    rate: Rate | None
+    max_in_flight: int | None
+
+
+# Senders
 
 
 def sender(request: Request) -> Hashable:
-    """On whose account a request goes: the principal's, else the address's, else the conversation's own.
+    """Return whose limits a request counts against.
 
-    The address is that of who has connected. What a header says of others behind it is not believed, as anybody can
-    say it: behind a proxy senders are told apart by principals, or limited there.
+    That is its principal, else its address, else its conversation. The address is that of
+    the peer which has connected: a header that names another one is not believed, because
+    any client can send it.
     """
     if request.principal is not None:
         return request.principal.name
@@ -43,63 +54,71 @@ def sender(request: Request) -> Hashable:
 
 @lru_cache(1024)
 def network(address: str) -> str:
-    """What one sender has of addresses: in IPv6 a network of 64 bits, in which it can take as many as it likes."""
+    """Return the network that counts as one sender.
+
+    An IPv6 client can use any address of its 64-bit network, so the network counts.
+    """
     try:
         known = ip_address(address.partition("%")[0])
     except ValueError:
         return address
     if not isinstance(known, IPv6Address) or known.is_loopback:
         return address
-    return str(known.ipv4_mapped or f"{IPv6Address(int(known) >> 64 << 64)}/64")
+    if known.ipv4_mapped is not None:
+        return str(known.ipv4_mapped)
+    prefix = IPv6Address(int(known) >> 64 << 64)
+    return f"{prefix}/64"
 
 
-# Buckets
+# Token buckets
 
 
 class Bucket(Struct):
-    """What one sender has left. It fills up by and by, which is reckoned when somebody looks."""
+    """The calls that one sender has left. Refilled when somebody looks."""
 
     rate: Rate
     tokens: float
     seen: float
 
-    def look(self, now: float) -> float:
-        """How many calls are left now."""
-        self.tokens = min(
-            self.rate.burst, self.tokens + (now - self.seen) * self.rate.each_second
-        )
+    def refill(self, now: float) -> float:
+        """Return how many calls are left now."""
+        refilled = self.tokens + (now - self.seen) * self.rate.each_second
+        self.tokens = min(self.rate.burst, refilled)
         self.seen = now
         return self.tokens
 
     def wait(self, now: float) -> float:
-        """Seconds until a call is allowed, up to the next tenth; 0 where one is."""
-        missing = 1 - self.look(now)
-        return (
-            max(ceil(missing / self.rate.each_second * 10 - 1e-6) / 10, 0.1)
-            if missing > 1e-6
-            else 0.0
-        )
+        """Return the seconds until a call is allowed, rounded up to a tenth."""
+        missing = 1 - self.refill(now)
+        if missing <= 1e-6:
+            return 0.0
+        tenths = ceil(missing / self.rate.each_second * 10 - 1e-6)
+        return max(tenths / 10, 0.1)
 
 
 class Buckets(dict[Hashable, Bucket]):
-    """The buckets that are not full: those that are need not be remembered."""
+    """The buckets that are not full. A full one need not be remembered."""
 
     _enough = MOST_SENDERS // 10
 
-    def of(self, key: Hashable, rate: Rate) -> Bucket:
-        """A sender's bucket."""
-        if (bucket := self.get(key)) is None or bucket.rate != rate:
+    def get_or_create(self, key: Hashable, rate: Rate) -> Bucket:
+        """Return a sender's bucket."""
+        bucket = self.get(key)
+        if bucket is None or bucket.rate != rate:
             if len(self) >= self._enough:
                 self._forget(trio.current_time())
             bucket = self[key] = Bucket(rate, rate.burst, trio.current_time())
         return bucket
 
     def _forget(self, now: float) -> None:
-        """Drop the full ones, and of too many the fullest. It is done seldom, so that it costs little each time."""
+        """Drop full buckets, and if there are still too many, the fullest ones.
+
+        The size at which this happens doubles with what is left, so it is rarely done.
+        """
         left = [
             (key, bucket)
             for key, bucket in self.items()
-            if bucket.look(now) < bucket.rate.burst
+            if bucket.refill(now) < bucket.rate.burst
         ]
         left.sort(key=lambda item: item[1].tokens / item[1].rate.burst)
         self.clear()
@@ -107,108 +126,109 @@ class Buckets(dict[Hashable, Bucket]):
         self._enough = max(2 * len(self), MOST_SENDERS // 10)
 
 
-# At the door
+# The limiter
 
 
 class Limiter:
-    """Holds one server to its limits."""
+    """Holds one server to its limits. `total` counts the requests that wait."""
 
     def __init__(self, limits: Limits) -> None:
         self.rate = read_rate(limits.rate) if limits.rate else None
-        self.total = 0  # of requests that wait
-        self._apart: dict[
-            Hashable, int
-        ] = {}  # of those the ones that are counted elsewhere besides
+        self.total = 0
         self._limits = limits
-        self._buckets, self._floods = Buckets(), Buckets()
+        # Requests that wait, by whatever else they are counted under: the sender of a
+        # single HTTP request, a tool with its own limit, a subscription.
+        self._counts: dict[Hashable, int] = {}
+        self._buckets = Buckets()
+        self._flood_buckets = Buckets()
 
     def check(self, request: Request) -> None:
-        """Refuse a request while too many are under way. Raises TooManyCalls."""
+        """Refuse a request while too many are in progress. Raises TooManyCalls."""
         if request.call.method == LISTENS:
-            most, most_of_one = MOST_AT_ONCE, MOST_OF_ONE
-            total, own = [self._apart.get(place, 0) for place in _places(request)]
+            most = MOST_AT_ONCE
+            most_of_one = MOST_OF_ONE
+            total_key, own_key = _extra_keys(request)
+            total = self._counts.get(total_key, 0)
+            own = self._counts.get(own_key, 0)
         else:
-            most, most_of_one = (
-                self._limits.max_in_flight,
-                self._limits.max_in_flight_per_connection,
-            )
-            total, own = self.total, request.conversation.waiting
+            most = self._limits.max_in_flight
+            most_of_one = self._limits.max_in_flight_per_connection
+            total = self.total
+            own = request.conversation.waiting
             if not request.conversation.is_lasting:
-                own = self._apart.get(("sender", sender(request)), 0)
-        if total >= most or own >= most_of_one:
-            raise busy(most if total >= most else most_of_one, "requests")
+                own = self._counts.get(("sender", sender(request)), 0)
+        if total >= most:
+            raise busy(most, "requests")
+        if own >= most_of_one:
+            raise busy(most_of_one, "requests")
 
-    def admit(self, request: Request, tool: "ServerTool") -> None:
-        """Let a call of a tool in, and take a token: its sender's, and one for this tool. Raises TooManyCalls."""
+    def admit(self, request: Request, tool: LimitedTool) -> None:
+        """Let a tool call in and take one from its sender's rates. Raises TooManyCalls."""
         self.check(request)
         if tool.max_in_flight is not None:
             request.limited_tool = tool.name
-            if self._apart.get(("tool", tool.name), 0) >= tool.max_in_flight:
+            if self._counts.get(("tool", tool.name), 0) >= tool.max_in_flight:
                 raise busy(tool.max_in_flight, f"calls of {tool.name}")
         if self.rate or tool.rate:
             self._take(request, tool)
 
-    def _take(self, request: Request, tool: "ServerTool") -> None:
-        who, now = sender(request), trio.current_time()
-        wanted = [
-            ("calls", (who, None), self.rate),
-            (f"calls of {tool.name}", (who, tool.name), tool.rate),
-        ]
-        buckets = [
-            (what, self._buckets.of(key, rate))
-            for what, key, rate in wanted
-            if rate is not None
-        ]
+    def _take(self, request: Request, tool: LimitedTool) -> None:
+        """Take a token of the server's rate and one of the tool's, or none at all."""
+        who = sender(request)
+        buckets: list[tuple[str, Bucket]] = []
+        if self.rate is not None:
+            overall = self._buckets.get_or_create((who, None), self.rate)
+            buckets.append(("calls", overall))
+        if tool.rate is not None:
+            own = self._buckets.get_or_create((who, tool.name), tool.rate)
+            buckets.append((f"calls of {tool.name}", own))
+        now = trio.current_time()
         for what, bucket in buckets:
-            if wait := bucket.wait(now):
-                told = f"Too many {what}: {bucket.rate} are allowed; try again in {wait:g} s"
-                raise TooManyCalls(told, retry_after=wait)
+            wait = bucket.wait(now)
+            if wait:
+                allowed = f"{bucket.rate} are allowed"
+                message = f"Too many {what}: {allowed}; try again in {wait:g} s"
+                raise TooManyCalls(message, retry_after=wait)
         for _, bucket in buckets:
             bucket.tokens -= 1
 
     def count(self, request: Request, change: int) -> None:
-        """A request waits, and is one more that is under way; or it is done, and there is one less."""
+        """Count a request when it begins to wait (1) and when it is done (-1)."""
         if request.call.method != LISTENS:
             self.total += change
             request.conversation.waiting += change
-            if (
-                request.limited_tool is None and request.conversation.is_lasting
-            ):  # as most are
+            if request.limited_tool is None and request.conversation.is_lasting:
                 return
-        for place in _places(request):
-            self._apart[place] = self._apart.get(place, 0) + change
-            if not self._apart[place]:
-                del self._apart[place]
+        for key in _extra_keys(request):
+            self._counts[key] = self._counts.get(key, 0) + change
+            if not self._counts[key]:
+                del self._counts[key]
 
     def flood(self, address: str) -> float:
-        """Count a request over HTTP, of any kind: seconds until the next is allowed, 0 where this one is.
+        """Count an HTTP request of any kind.
 
-        An address may make REQUESTS_OF_A_CALL times as many as its calls.
+        Returns the seconds until the next one is allowed; 0 if this one is.
         """
         if self.rate is None:
             return 0.0
         number, unit, burst = self.rate
         rate = Rate(number * REQUESTS_OF_A_CALL, unit, burst * REQUESTS_OF_A_CALL)
-        bucket = self._floods.of(address, rate)
-        if not (wait := bucket.wait(trio.current_time())):
+        bucket = self._flood_buckets.get_or_create(address, rate)
+        wait = bucket.wait(trio.current_time())
+        if not wait:
             bucket.tokens -= 1
         return wait
 
 
-def _places(request: Request) -> Sequence[Hashable]:
-    """Where a request is counted, besides in all and by its conversation."""
+def _extra_keys(request: Request) -> Sequence[Hashable]:
+    """Return what a request is counted under, besides the total and its conversation."""
+    is_lasting = request.conversation.is_lasting
     if request.call.method == LISTENS:
-        return LISTENS, (
-            LISTENS,
-            request.conversation
-            if request.conversation.is_lasting
-            else sender(request),
-        )
-    places: list[Hashable] = (
-        [] if request.conversation.is_lasting else [("sender", sender(request))]
-    )
-    return (
-        places
-        if request.limited_tool is None
-        else [*places, ("tool", request.limited_tool)]
-    )
+        own = request.conversation if is_lasting else sender(request)
+        return LISTENS, (LISTENS, own)
+    keys: list[Hashable] = []
+    if not is_lasting:
+        keys.append(("sender", sender(request)))
+    if request.limited_tool is not None:
+        keys.append(("tool", request.limited_tool))
+    return keys

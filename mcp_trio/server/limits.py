@@ -1,20 +1,19 @@
-"""What a server lets in: how many calls in a time, how many at once, how much in one result.
+"""What a server allows: how many calls per unit of time, how many at once, how large.
 
-A call over a limit is refused at once, and told when to come again: nothing queues here. What is kept of senders is
-bounded, so that many of them cost no more than a few.
+A request over a limit is refused at once, and told when to try again. Nothing is queued.
 """
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
 from ..protocol.errors import TooManyCalls
 
-if TYPE_CHECKING:
-    pass
-MOST_AT_ONCE, MOST_OF_ONE = 100_000, 20_000
-# Seconds that who comes while too much is under way is told to wait.
+# Requests that may be in progress at once: of all clients, and of one connection.
+MOST_AT_ONCE = 100_000
+MOST_OF_ONE = 20_000
+# Seconds after which a client that was refused because the server is busy may try again.
 BUSY = 1.0
 
 _RATE = re.compile(r"([1-9][0-9]{0,8})/([smh])(?::([1-9][0-9]{0,8}))?")
@@ -22,7 +21,7 @@ _UNITS = {"s": ("a second", 1), "m": ("a minute", 60), "h": ("an hour", 3600)}
 
 
 class Rate(NamedTuple):
-    """So many calls in a unit of time; `burst` is how many of them may come together."""
+    """A number of calls per unit of time; `burst` of them may come together."""
 
     number: int
     unit: str
@@ -30,30 +29,37 @@ class Rate(NamedTuple):
 
     @property
     def each_second(self) -> float:
-        """Calls that are allowed in a second."""
-        return self.number / _UNITS[self.unit][1]
+        """Return how many calls are allowed per second."""
+        _, seconds = _UNITS[self.unit]
+        return self.number / seconds
 
     def __str__(self) -> str:
-        return f"{self.number:,} {_UNITS[self.unit][0]}"
+        name, _ = _UNITS[self.unit]
+        return f"{self.number:,} {name}"
 
 
 def read_rate(text: Any, where: str = "a rate") -> Rate:
-    """The rate that a text says. Raises ValueError."""
+    """Parse a rate such as "10/s:50". Raises ValueError."""
     found = _RATE.fullmatch(text) if isinstance(text, str) else None
     if found is None:
-        raise ValueError(
-            f"{where} wants '10/s', '100/m' or '1000/h', with a burst '10/s:50', not {text!r}"
-        )
+        expected = "'10/s', '100/m' or '1000/h', with a burst '10/s:50'"
+        raise ValueError(f"{where} wants {expected}, not {text!r}")
     number, unit, burst = found.groups()
     return Rate(int(number), unit, int(burst or number))
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """What a server lets in. A tool's own options of these names count besides; its timeout and size in their place.
+    """What a server allows. The same options of a tool apply in addition.
 
-    `rate` is for all calls of one sender together: "10/s", "100/m", "1000/h", with a burst "10/s:50". A sender is a
-    principal, else an address, else a conversation. `max_in_flight` is how many requests run at once, of all and of one
-    connection, `max_result` how many bytes a result may have, `timeout` how many seconds a function may take.
+    Only a tool's own `timeout` and `max_result` replace the ones given here.
+
+    `rate` is for all calls of one sender together: "10/s", "100/m", "1000/h", with a
+    burst "10/s:50". A sender is a principal; without authentication an address, or on
+    stdio the connection.
+
+    `max_in_flight` is the number of requests in progress at once, of all clients, and
+    `max_in_flight_per_connection` of one connection. `max_result` is the size of a result
+    in bytes. `timeout` is the number of seconds that a function may take.
     """
 
     rate: str | None = None
@@ -64,31 +70,43 @@ class Limits(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         must_be_limits(
-            "Limits", **{name: getattr(self, name) for name in self.__struct_fields__}
+            "Limits",
+            rate=self.rate,
+            timeout=self.timeout,
+            max_in_flight=self.max_in_flight,
+            max_in_flight_per_connection=self.max_in_flight_per_connection,
+            max_result=self.max_result,
         )
 
 
-def must_be_limits(where: str, **given: Any) -> None:
-    """Options that limit are what they have to be, or None; ValueError says what else they were."""
-    for name, value in given.items():
-        what = f"{where}({name})"
-        if name == "timeout":
-            must_be_seconds(value, what)
-        elif name == "rate":
-            _ = value is None or read_rate(value, what)
-        elif value is not None and (type(value) is not int or value < 1):
-            raise ValueError(f"{what} wants a whole number, at least 1, not {value!r}")
+def must_be_limits(
+    where: str,
+    *,
+    rate: str | None = None,
+    timeout: float | None = None,
+    **counts: int | None,
+) -> None:
+    """Raise ValueError for a limit that is neither None nor of the right kind."""
+    must_be_seconds(timeout, f"{where}(timeout)")
+    if rate is not None:
+        read_rate(rate, f"{where}(rate)")
+    for name, count in counts.items():
+        if count is not None and (type(count) is not int or count < 1):
+            what = f"{where}({name})"
+            raise ValueError(f"{what} wants a whole number, at least 1, not {count!r}")
 
 
 def must_be_seconds(given: Any, what: str, *, besides: Any = None) -> None:
-    """A duration is a positive number, or what it may be besides; ValueError says what else it was."""
-    if isinstance(given, bool) or not (
-        given == besides or (isinstance(given, int | float) and given > 0)
-    ):
-        raise ValueError(f"{what} wants a positive number of seconds, not {given!r}")
+    """Raise ValueError unless a duration is a positive number, or equal to `besides`."""
+    if not isinstance(given, bool):
+        if given == besides:
+            return
+        if isinstance(given, int | float) and given > 0:
+            return
+    raise ValueError(f"{what} wants a positive number of seconds, not {given!r}")
 
 
 def busy(most: int, what: str) -> TooManyCalls:
-    """The refusal while something else is under way."""
-    message = f"Busy: {what} under way: {most:,}, as many as may be at once; try again in {BUSY:g} s"
-    return TooManyCalls(message, retry_after=BUSY)
+    """Return the refusal of a request because others are in progress."""
+    in_progress = f"Busy: {what} under way: {most:,}, as many as may be at once"
+    return TooManyCalls(f"{in_progress}; try again in {BUSY:g} s", retry_after=BUSY)

@@ -1,4 +1,10 @@
-"""Who hears of what: changed lists and changed resources, in both eras."""
+"""Tells clients about changed lists and changed resources.
+
+Clients that opened a session hear of every list, and of the resources that they
+subscribed to. Others hear what they asked for in a `subscriptions/listen` request.
+"""
+
+from typing import Any
 
 import trio
 from msgspec import Struct, to_builtins
@@ -9,85 +15,87 @@ from ..protocol.types import Json
 from .conversation import Conversation
 from .request import Request
 
-# Resources that one session may subscribe to: a template matches as many URIs as a client can think of.
+# Resources that one session may subscribe to. A bound is needed because a template
+# matches any number of URIs.
 MOST_SUBSCRIPTIONS = 1_000
 
 KINDS = ("tools", "resources", "prompts")
-# What can be heard of: a kind, and the URI of a resource, or None for the list.
+# What can change: the list of a kind, if the URI is None, or a resource.
 Topic = tuple[str, str | None]
 
 
 class Listener:
-    """One `subscriptions/listen` request, while it lasts."""
+    """One `subscriptions/listen` request, as long as it is open."""
 
     def __init__(self, request: Request, wanted: Filter) -> None:
         self.request = request
         self.ended = trio.Event()
-        self.topics: set[Topic] = {
-            (kind, None) for kind in KINDS if getattr(wanted, f"{kind}_list_changed")
-        }
-        self.topics |= {("resources", uri) for uri in wanted.resource_subscriptions}
+        self.topics: set[Topic] = set()
+        for kind in KINDS:
+            if getattr(wanted, f"{kind}_list_changed"):
+                self.topics.add((kind, None))
+        for uri in wanted.resource_subscriptions:
+            self.topics.add(("resources", uri))
 
     def tell(self, method: str, params: Json) -> None:
         """Send a notification that names this subscription."""
-        self.request.tell(
-            method,
-            {"_meta": {VENDOR + "subscriptionId": self.request.call.id}, **params},
-        )
+        meta = {VENDOR + "subscriptionId": self.request.call.id}
+        self.request.tell(method, {"_meta": meta, **params})
 
 
 class Subscriptions(Struct, eq=False):
-    """All that listen to one server. `changed` may be called from any thread."""
+    """Everything that listens to one server. `changed` may be called from any thread.
 
-    token: trio.lowlevel.TrioToken | None = (
-        None  # of the loop in which the conversations run
-    )
-    _conversations: dict[
-        Conversation, dict[str, None]
-    ] = {}  # in order; what each subscribes to
+    `token` is that of the loop in which the conversations run, while the server runs.
+    """
+
+    token: trio.lowlevel.TrioToken | None = None
+    # Each conversation with the URIs that it subscribes to; ordered.
+    _conversations: dict[Conversation, dict[str, None]] = {}
     _listeners: dict[Listener, None] = {}
+    # Changes that have not been sent yet.
     _changed: dict[Topic, None] = {}
 
     def opened(self, conversation: Conversation) -> None:
-        """A client that opened a session is ready to hear."""
+        """Start to tell a client that has opened a session."""
         self._conversations.setdefault(conversation, {})
 
     def closed(self, conversation: Conversation) -> None:
-        """A client is gone, or sends no more: what it listens to ends."""
+        """End everything a client listens to, because it has gone."""
         self._conversations.pop(conversation, None)
         for listener in self._listeners:
             if listener.request.conversation is conversation:
                 listener.ended.set()
 
     def subscribe(self, conversation: Conversation, uri: str) -> None:
-        """A client that opened a session wants to hear of a resource."""
+        """Tell a session about a resource from now on."""
         if conversation.session.revision is None:
             raise InvalidRequest(
-                "Invalid request: a session is wanted, to be told in that a resource has changed"
+                "Invalid request: a session is wanted, to be told in that a resource "
+                "has changed"
             )
         uris = self._conversations.setdefault(conversation, {})
         if len(uris) >= MOST_SUBSCRIPTIONS:
             raise InvalidParams(
-                f"{MOST_SUBSCRIPTIONS} resources are subscribed to; unsubscribe from some first"
+                f"{MOST_SUBSCRIPTIONS} resources are subscribed to; unsubscribe from "
+                "some first"
             )
         uris[uri] = None
 
     def unsubscribe(self, conversation: Conversation, uri: str) -> None:
-        """It wants to hear no more."""
+        """Stop telling a session about a resource."""
         self._conversations.get(conversation, {}).pop(uri, None)
 
     def end_all(self) -> None:
-        """The server stops: each listener is told that its subscription has ended."""
+        """End every listener with a result, because the server stops."""
         for listener in self._listeners:
             listener.ended.set()
 
     async def listen(self, request: Request, wanted: Filter) -> None:
-        """Be a listener until it is ended or cancelled."""
+        """Listen until either side ends it."""
         listener = Listener(request, wanted)
-        listener.tell(
-            "notifications/subscriptions/acknowledged",
-            {"notifications": to_builtins(wanted)},
-        )
+        acknowledged = {"notifications": to_builtins(wanted)}
+        listener.tell("notifications/subscriptions/acknowledged", acknowledged)
         self._listeners[listener] = None
         try:
             await listener.ended.wait()
@@ -95,28 +103,46 @@ class Subscriptions(Struct, eq=False):
             del self._listeners[listener]
 
     def changed(self, kind: str, uri: str | None = None) -> None:
-        """A list of a kind has changed, or what a URI reads as. Several changes in a row are told as one."""
-        if (token := self.token) is None:  # nobody can have heard of it before
+        """Announce that a list, or the resource at a URI, has changed.
+
+        Several changes in a row are announced as one.
+        """
+        token = self.token
+        if (
+            token is None
+        ):  # the server does not run, so no client can know the old state
             return
         self._changed[kind, uri] = None
         try:
-            token.run_sync_soon(self._tell, idempotent=True)
+            token.run_sync_soon(self._announce, idempotent=True)
         except trio.RunFinishedError:
             self.token = None
 
-    def _tell(self) -> None:
-        changed, self._changed = self._changed, {}
-        for kind, uri in list(changed):  # another thread may add to it still
-            method = (
-                "notifications/resources/updated"
-                if uri is not None
-                else f"notifications/{kind}/list_changed"
-            )
-            params = {} if uri is None else {"uri": uri}
-            for conversation, uris in list(self._conversations.items()):
-                is_open = kind in conversation.session.offered.split()
-                if is_open if uri is None else uri in uris:
-                    conversation.tell(method, params)
-            for listener in list(self._listeners):
-                if (kind, uri) in listener.topics:
-                    listener.tell(method, params)
+    def _announce(self) -> None:
+        changed = self._changed
+        self._changed = {}
+        for kind, uri in list(changed):  # another thread may still add to it
+            if uri is None:
+                self._announce_list(kind)
+            else:
+                self._announce_resource(uri)
+
+    def _announce_list(self, kind: str) -> None:
+        method = f"notifications/{kind}/list_changed"
+        for conversation in list(self._conversations):
+            if kind in conversation.session.offered.split():
+                conversation.tell(method, {})
+        self._tell_listeners((kind, None), method, {})
+
+    def _announce_resource(self, uri: str) -> None:
+        method = "notifications/resources/updated"
+        params: dict[str, Any] = {"uri": uri}
+        for conversation, uris in list(self._conversations.items()):
+            if uri in uris:
+                conversation.tell(method, params)
+        self._tell_listeners(("resources", uri), method, params)
+
+    def _tell_listeners(self, topic: Topic, method: str, params: Json) -> None:
+        for listener in list(self._listeners):
+            if topic in listener.topics:
+                listener.tell(method, params)

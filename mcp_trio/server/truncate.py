@@ -1,4 +1,4 @@
-"""Results that are too large are cut where that can be done, in their texts, and say so."""
+"""Truncates results that are too large, in their texts, and says so in them."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,74 +11,91 @@ from ..protocol.jsonrpc import encode
 from ..protocol.sanitize import clean
 from .exceptions import ToolError
 
-# Where in a result there are texts.
-_WITHIN = ("content", "messages", "resource")
+# The fields of results that hold texts, or whatever holds texts.
+_CONTAINERS = ("content", "messages", "resource")
 
 
 def truncate_result(
     value: Any, write: Callable[[Any], bytes], most: int, whose: str
 ) -> bytes:
-    """A result as `write` encodes it, its largest texts cut so far that it has no more than so many bytes.
+    """Encode a result with `write`, its largest texts truncated so that it fits.
 
-    Raises ToolError where it is too large without its texts.
+    Raises ToolError if it is larger than `most` bytes even without its texts.
     """
-    encoded, texts = write(value), list[Any]()
-    if (whole := len(encoded)) > most:
-        value = _copied(value, texts)
-        texts.sort(key=lambda piece: len(piece.text))
-    while (beyond := len(encoded) - most) > 0:
+    encoded = write(value)
+    size = len(encoded)
+    if size <= most:
+        return encoded
+    texts: list[Any] = []
+    value = _copy(value, texts)
+    texts.sort(key=lambda piece: len(piece.text))
+    excess = size - most
+    while excess > 0:
         if not texts:
             fixed = "pictures, sound, bytes and structured content cannot be cut"
             raise ToolError(
-                f"{whose} made a result of {whole:,} bytes; at most {most:,} are allowed, and {fixed}"
+                f"{whose} made a result of {size:,} bytes; at most {most:,} are "
+                f"allowed, and {fixed}"
             )
-        while (
-            texts and beyond > 0
-        ):  # the whole is written seldom, as there may be many texts
-            beyond -= _shorten(texts.pop(), beyond)
+        # There may be many texts, so the whole result is encoded only once in a while.
+        while texts and excess > 0:
+            excess -= _shorten(texts.pop(), excess)
         encoded = write(value)
+        excess = len(encoded) - most
     return encoded
 
 
-def _shorten(piece: Any, less: int) -> int:
-    """Cut a piece's text by so many bytes, if that can be; the bytes by which it is shorter now."""
+def _shorten(piece: Any, excess: int) -> int:
+    """Truncate a text by so many bytes, if it is that long.
+
+    Returns by how many bytes it is shorter now.
+    """
     size = len(encode(clean(piece.text)))
-    shown = cut(piece.text, size - less)
-    if (saved := size - len(encode(shown))) > 0:
-        piece.text = shown
-    return max(saved, 0)
+    shortened = truncate_text(piece.text, size - excess)
+    saved = size - len(encode(shortened))
+    if saved <= 0:
+        return 0
+    piece.text = shortened
+    return saved
 
 
-def cut(text: str, most: int) -> str:
-    """A text of which so many bytes, as JSON, are shown, and that says so; the whole where it is no larger."""
+def truncate_text(text: str, most: int) -> str:
+    """Truncate a text so that it has at most so many bytes as JSON, and says so."""
     whole = clean(text)
     encoded = encode(whole)
     if len(encoded) <= most:
         return text
     note = "\n[cut: {:,} characters, of which the first {:,} are shown]"
+    # No more characters can be shown than there are, so this note is long enough.
     left = most - len(encode(note.format(len(whole), len(whole))))
-    shown = _start(encoded, left) if left > 0 else ""
+    shown = _decode_start(encoded, left) if left > 0 else ""
     return shown + note.format(len(whole), len(shown))
 
 
-def _start(encoded: bytes, size: int) -> str:
-    """The start of a text in JSON, at most so many bytes: a character, or its escape, may have been cut in two."""
+def _decode_start(encoded: bytes, size: int) -> str:
+    """Decode the first bytes of a JSON string, without a character that was cut in two.
+
+    The longest character is an escape of six bytes.
+    """
     for end in range(size, max(size - 6, 0), -1):
         with suppress(ValueError):
             return json.decode(encoded[:end] + b'"', type=str)
     return ""
 
 
-def _copied(value: Any, texts: list[Any]) -> Any:
-    """A copy in which texts may be cut; the pieces that have one go to `texts`."""
+def _copy(value: Any, texts: list[Any]) -> Any:
+    """Copy a result so that its texts can be replaced.
+
+    The copied pieces that have a text are added to `texts`.
+    """
     if isinstance(value, list):
-        return [_copied(item, texts) for item in value]
+        return [_copy(item, texts) for item in value]
     if not isinstance(value, Struct):
         return value
     twin = copy(value)
     if hasattr(twin, "text"):
         texts.append(twin)
-    for name in _WITHIN:
+    for name in _CONTAINERS:
         if hasattr(twin, name):
-            setattr(twin, name, _copied(getattr(twin, name), texts))
+            setattr(twin, name, _copy(getattr(twin, name), texts))
     return twin

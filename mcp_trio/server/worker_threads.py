@@ -1,4 +1,4 @@
-"""WorkerThreads for functions that may block."""
+"""Worker threads for functions that may block."""
 
 from collections import deque
 from collections.abc import Callable
@@ -12,48 +12,51 @@ from msgspec import Struct
 
 from .limits import busy
 
-# How many functions may block at a time.
+# Threads, which is how many functions may block at a time.
 MOST = 64
 # Seconds after which a thread that has nothing to do ends.
 IDLE = 10.0
 
 
 class Job(Struct, eq=False):
-    """One call, and the task that waits for it; None: it does no more."""
+    """One call, and the task that waits for it."""
 
     call: Callable[[], Any]
-    task: trio.lowlevel.Task | None
+    task: trio.lowlevel.Task | None  # None once the task was cancelled
     context: Context
     result: outcome.Outcome[Any] | None = None
 
 
 class WorkerThreads:
-    """Runs calls in threads of trio's. One that is done with a call takes the next at once, without the loop.
+    """Runs calls in threads of trio's.
 
-    That is what it is for: trio hands each call to a thread, and waits for it, by itself, which for a short one is most
-    of what it costs.
+    A thread that has finished a call takes the next one itself, without going through the
+    loop. trio hands each call to a thread and waits for it separately, which is most of
+    the cost of a short call.
     """
 
     def __init__(self, most: int) -> None:
-        self._most = most  # calls, those among them that nobody waits for any more
+        self._most = most  # calls, including those that were abandoned
         self._token = trio.lowlevel.current_trio_token()
         self._limiter = trio.CapacityLimiter(MOST)
         self._jobs: SimpleQueue[Job] = SimpleQueue()
         self._done: deque[Job] = deque()
-        self._told = False  # whether the loop knows that something is done
-        self._number = self._under_way = 0  # of threads, of calls
+        self._is_loop_notified = False
+        self._threads = 0
+        self._calls = 0
 
     async def run(self, call: Callable[[], Any]) -> Any:
-        """What a call returns. It cannot be stopped: on cancellation it is left to end by itself.
+        """Run a call in a thread and return its result.
 
-        Raises TooManyCalls where too many are left so, or wait.
+        A call cannot be stopped: if this is cancelled, the call is left to end by itself.
+        Raises TooManyCalls if too many wait or were left so.
         """
-        if self._under_way >= self._most:
+        if self._calls >= self._most:
             raise busy(self._most, "blocking calls")
         job = Job(call, trio.lowlevel.current_task(), copy_context())
-        self._under_way += 1
+        self._calls += 1
         self._jobs.put(job)
-        self._start()
+        self._start_thread()
 
         def abort(raise_cancel: object) -> trio.lowlevel.Abort:
             job.task = None
@@ -61,35 +64,40 @@ class WorkerThreads:
 
         return await trio.lowlevel.wait_task_rescheduled(abort)
 
-    def _start(self) -> None:
-        if self._number < min(self._under_way, MOST):
-            self._number += 1
-            trio.lowlevel.spawn_system_task(self._run)
+    def _start_thread(self) -> None:
+        """Start another thread, unless there is one for each call or there are enough."""
+        if self._threads < min(self._calls, MOST):
+            self._threads += 1
+            trio.lowlevel.spawn_system_task(self._run_thread)
 
-    async def _run(self) -> None:
+    async def _run_thread(self) -> None:
         await trio.to_thread.run_sync(
             self._work, abandon_on_cancel=True, limiter=self._limiter
         )
-        self._number -= 1
-        self._start()  # for what came while this one was about to end
+        self._threads -= 1
+        # Calls may have come while this thread was about to end.
+        self._start_thread()
 
     def _work(self) -> None:
+        """In a thread: run calls until none has come for a while."""
         try:
             while True:
                 job = self._jobs.get(timeout=IDLE)
                 if job.task is not None:
                     job.result = outcome.capture(job.context.run, job.call)
                 self._done.append(job)
-                if not self._told:
-                    self._told = True
+                if not self._is_loop_notified:
+                    self._is_loop_notified = True
                     self._token.run_sync_soon(self._deliver)
         except (Empty, trio.RunFinishedError):
             pass
 
     def _deliver(self) -> None:
-        self._told = False  # first: what is done from now on is told again
+        """In the loop: give the results of all calls that are done to their tasks."""
+        # Before looking, so that whatever is done from now on notifies the loop again.
+        self._is_loop_notified = False
         while self._done:
             job = self._done.popleft()
-            self._under_way -= 1
+            self._calls -= 1
             if job.task is not None and job.result is not None:
                 trio.lowlevel.reschedule(job.task, job.result)
