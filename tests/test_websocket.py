@@ -608,7 +608,7 @@ async def test_a_message_is_taken_though_its_reader_comes_behind_the_taker(
                 await trio.sleep_forever()
             return self.texts.pop()
 
-    frames = websocket._Frames(trio.testing.memory_stream_pair()[0], b"")
+    frames = websocket.FrameStream(trio.testing.memory_stream_pair()[0], b"")
     frames.accepted.set()
     frames._early.clear()
     taken = []

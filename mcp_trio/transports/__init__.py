@@ -1,1 +1,1 @@
-"""Bytes to and from the world. Each transport knows server/ and protocol/; none knows another."""
+"""The transports: stdio, HTTP, WebSocket and memory. None knows another."""

@@ -2,7 +2,10 @@
 
 
 def parse_address(text: str | int) -> tuple[str, int]:
-    """Host and port of `[HOST:]PORT`; without a host it is this machine alone. Raises ValueError."""
+    """Parse `[HOST:]PORT`. Without a host, it is the loopback address.
+
+    Raises ValueError.
+    """
     host, _, port = str(text).rpartition(":")
     if not port.isdigit() or int(port) > 65535:
         raise ValueError(

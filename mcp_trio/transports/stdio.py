@@ -1,4 +1,7 @@
-"""One client on standard input and output, read and written in the loop, without threads where the system allows it."""
+"""One client on standard input and output.
+
+They are read and written in the loop, without threads where the system allows it.
+"""
 
 import os
 import select
@@ -6,7 +9,6 @@ import stat
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, redirect_stdout, suppress
-from functools import partial
 from time import perf_counter
 
 import trio
@@ -16,32 +18,36 @@ from ..server.runner import AWAKE
 from .send_queue import SendQueue
 
 _CHUNK = 256 * 1024
-_READS_AT_ONCE = (
-    8  # without waiting, which costs more than a read; then other tasks get their turn
-)
-_GLANCE = 0.05  # seconds between two looks whether anybody still reads; only from the end of the input on
-_WITH_THREADS = sys.platform == "win32"  # where the loop cannot wait for pipes
+# Reads without waiting, which costs more than a read. Then other tasks get their turn.
+_READS_AT_ONCE = 8
+# Seconds between two looks at whether anybody still reads, after the end of the input.
+_GLANCE = 0.05
+# The loop cannot wait for pipes there.
+_WITH_THREADS = sys.platform == "win32"
 
 
 @contextmanager
 def claim() -> Iterator[tuple[int, int]]:
-    """Takes standard input and output for the wire alone; gives its private descriptors, for reading and for writing.
+    """Reserve standard input and output for messages.
 
-    Until it is left, fd 0 is empty and fd 1 is stderr, so that no print, `os.write(1, ...)` or child process gets at
-    the wire.
+    Yields private descriptors for reading and for writing. Until this is left, fd 0 is
+    empty and fd 1 is stderr, so no print, `os.write(1, ...)` or child process can write
+    between the messages.
     """
-    if (
-        sys.__stdin__ is None or sys.__stdout__ is None
-    ):  # closed at the start: anything may have these numbers now
+    if sys.__stdin__ is None or sys.__stdout__ is None:
+        # Closed at the start, so other files may have these numbers now.
         raise OSError("standard input and output must be open to be served on")
     stdout = sys.stdout
     null = os.open(os.devnull, os.O_RDWR)
-    reading, writing = os.dup(0), os.dup(1)  # not inherited by child processes
+    # Unlike fd 0 and 1, the copies are not inherited by child processes.
+    reading = os.dup(0)
+    writing = os.dup(1)
     try:
         os.dup2(null, 0)
         os.dup2(2 if sys.__stderr__ else null, 1)
-        with suppress(OSError, ValueError):  # stderr may be broken, the stream closed
-            stdout.flush()  # what was printed before goes to stderr too
+        # What was printed before goes to stderr too, which may be broken.
+        with suppress(OSError, ValueError):
+            stdout.flush()
         with redirect_stdout(sys.stderr):
             yield reading, writing
     finally:
@@ -54,31 +60,32 @@ def claim() -> Iterator[tuple[int, int]]:
 
 
 class _Pipe:
-    """A pipe, a socket or a terminal: the loop waits for it. On a file, which epoll refuses, nothing waits.
+    """A pipe, a socket or a terminal, for which the loop waits; or a file.
 
-    Non-blocking is a property of the open file, which others share: it is put back in the end. A terminal, shared with
-    the shell and with stderr, is left as it is: once it is ready, it does not keep its only reader waiting.
+    epoll refuses files, but reading one does not block for long.
+
+    Whether a descriptor blocks is a property of the open file, which other processes may
+    share, so it is restored in the end. A terminal, which is shared with the shell and
+    with stderr, is left as it is: once it is ready, its only reader need not wait.
     """
 
     def __init__(self, fd: int) -> None:
-        mode, terminal = os.fstat(fd).st_mode, os.isatty(fd)
+        mode = os.fstat(fd).st_mode
+        is_terminal = os.isatty(fd)
         self.fd = fd
-        self._waits = terminal or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-        self._readable = (
-            partial(trio.lowlevel.wait_readable, fd)
-            if self._waits
-            else trio.lowlevel.checkpoint
-        )
-        self._blocking = os.get_blocking(fd)
-        self._most_at_once = 0 if terminal else _READS_AT_ONCE
-        self._at_once = 0  # reads still allowed before the next wait
-        self._is_quick = False  # whether what was last read came within a moment
-        os.set_blocking(fd, self._blocking and terminal)
+        self._can_wait = is_terminal or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+        self._was_blocking = os.get_blocking(fd)
+        self._most_at_once = 0 if is_terminal else _READS_AT_ONCE
+        self._at_once = 0  # reads that are still allowed before the next wait
+        # Whether the last input came within a moment of the request for it.
+        self._is_quick = False
+        os.set_blocking(fd, self._was_blocking and is_terminal)
 
     async def read(self, *, answered: bool) -> bytes:
-        """Waits for what can be read; nothing at the end.
+        """Wait for input and return it; nothing at the end.
 
-        For a client that has its answers, and was quick to go on when it last had, it waits awake for a moment.
+        A client that has its answers, and went on quickly after the last ones, is waited
+        for awake for a moment: to be woken takes longer than most requests.
         """
         awake_until = perf_counter() + AWAKE
         while True:
@@ -88,80 +95,97 @@ class _Pipe:
                     await trio.lowlevel.checkpoint()
                 else:
                     self._at_once = self._most_at_once
-                    await self._readable()
+                    await self._wait()
             try:
                 chunk = os.read(self.fd, _CHUNK)
             except BlockingIOError:
                 self._at_once = 0
             else:
-                self._is_quick = self._most_at_once > 0 and perf_counter() < awake_until
+                is_quick = perf_counter() < awake_until
+                self._is_quick = is_quick and self._most_at_once > 0
                 return chunk
 
+    async def _wait(self) -> None:
+        if self._can_wait:
+            await trio.lowlevel.wait_readable(self.fd)
+        else:
+            await trio.lowlevel.checkpoint()
+
     def try_write(self, block: memoryview) -> int:
-        """Writes what can be written at once and says how much that was."""
+        """Write what can be written at once. Returns how much that was."""
         try:
             return os.write(self.fd, block)
         except BlockingIOError:
             return 0
 
     async def write(self, block: memoryview) -> int:
-        """Waits until more can be written at once; says how much of the block was written by this alone."""
-        if self._waits:
+        """Wait until more can be written at once. Returns how much was written: nothing."""
+        if self._can_wait:
             await trio.lowlevel.wait_writable(self.fd)
         return 0
 
     def is_hung_up(self) -> bool:
-        """Whether it is certain that nobody reads what is written here."""
+        """Return whether it is certain that nobody reads what is written here."""
         poll = select.poll()
-        poll.register(self.fd, 0)  # an error and a hang-up are told unasked
+        # Errors and hang-ups are reported without being asked for.
+        poll.register(self.fd, 0)
         return bool(poll.poll(0))
 
     def stop(self) -> None:
-        """Makes a `read` that waits return or raise."""
+        """Make a `read` that waits return or raise."""
         trio.lowlevel.notify_closing(self.fd)
 
     def restore(self) -> None:
-        """Leaves the descriptor as it was."""
-        os.set_blocking(self.fd, self._blocking)
+        """Leave the descriptor as it was."""
+        os.set_blocking(self.fd, self._was_blocking)
 
 
 class _Threaded:
-    """A descriptor that the loop cannot wait for: a thread of its own does, and is left behind if need be."""
+    """A descriptor that the loop cannot wait for.
+
+    A thread waits instead, and is abandoned if need be.
+    """
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
-        self._thread = trio.CapacityLimiter(1)
+        self._limiter = trio.CapacityLimiter(1)
         self._reading = trio.CancelScope()
 
     async def read(self, *, answered: bool) -> bytes:
+        """Wait for input and return it; nothing at the end."""
         with trio.CancelScope() as self._reading:
             return await trio.to_thread.run_sync(
-                os.read, self.fd, _CHUNK, abandon_on_cancel=True, limiter=self._thread
+                os.read, self.fd, _CHUNK, abandon_on_cancel=True, limiter=self._limiter
             )
         return b""
 
     def try_write(self, block: memoryview) -> int:
+        """Write nothing, as it might block."""
         return 0
 
     async def write(self, block: memoryview) -> int:
+        """Write, and return how much was written."""
         return await trio.to_thread.run_sync(
-            os.write, self.fd, block, abandon_on_cancel=True, limiter=self._thread
+            os.write, self.fd, block, abandon_on_cancel=True, limiter=self._limiter
         )
 
     def is_hung_up(self) -> bool:
+        """Return False: this cannot be seen here."""
         return False
 
     def stop(self) -> None:
+        """Make a `read` that waits return."""
         self._reading.cancel()
 
     def restore(self) -> None:
-        """Nothing was changed."""
+        """Do nothing, because nothing was changed."""
 
 
 class StdioWire(SendQueue):
-    """Messages by line over two descriptors; `run` must be running in a nursery, as `open_wire` sees to.
+    """Messages, one per line, over two descriptors.
 
-    When the client is gone, for reading or for writing, the input ends, and what is still sent is dropped.
+    `run` must be running in a nursery, which `open_wire` takes care of. If the client is
+    gone, for reading or for writing, the input ends and messages are dropped.
     """
 
     def __init__(self, source: _Pipe | _Threaded, sink: _Pipe | _Threaded) -> None:
@@ -171,40 +195,45 @@ class StdioWire(SendQueue):
         self._lines = LineDecoder()
         self.input_over = trio.Event()
         self._answered = False  # whether the last turn had replies
-        self._in_turn = False  # from when `receive` returns to the next flush: the writer need not be woken
+        # From when `receive` returns to the next flush, the writer need not be woken.
+        self._in_turn = False
 
     async def receive(self) -> list[bytes | None]:
-        """Every message that is complete with what has come, at least one; empty at the end of the input.
+        """Wait for messages and return every complete one; nothing at the end.
 
-        What is queued is flushed first. Not every call is a checkpoint: where input is there already, one in a few is.
+        Queued messages are flushed first. If there is input already, only one call in a
+        few is a checkpoint.
         """
         self.flush()
         while not self.input_over.is_set():
             try:
                 chunk = await self._source.read(answered=self._answered)
-            except (
-                OSError,
-                trio.ClosedResourceError,
-            ):  # reset, hung up, or stopped from this side
+            except (OSError, trio.ClosedResourceError):
+                # Reset, hung up, or stopped from this side.
                 chunk = b""
             if not chunk and not self.input_over.is_set():
                 self.input_over.set()
                 return self._lines.end()
-            if messages := self._lines.feed(chunk):
+            messages = self._lines.feed(chunk)
+            if messages:
                 self._in_turn = True
                 return messages
         return []
 
     def send(self, message: bytes) -> None:
-        """Queues one message."""
+        """Queue one message."""
         self.put(message)
         if not self._in_turn:
             self.wake()
 
     def flush(self) -> None:
-        """Ends the reader's turn: tries to write what is queued in one write, and leaves the rest to the writer."""
+        """End the reader's turn: try to write what is queued in one write.
+
+        The writer does the rest.
+        """
         if self._in_turn:
-            self._in_turn, self._answered = False, self.size > 0
+            self._in_turn = False
+            self._answered = self.size > 0
         if self.size:
             try:
                 self.gone(self._sink.try_write(self.block()))
@@ -214,7 +243,7 @@ class StdioWire(SendQueue):
                 self.wake()
 
     async def run(self) -> None:
-        """The writer: sends on what was queued outside the reader's turn, and what did not go out at once."""
+        """Write what was queued outside of turns, and what a flush has left."""
         while not self.closed or self.size:
             await self.wait()
             self.flush()
@@ -225,38 +254,39 @@ class StdioWire(SendQueue):
                     self._lose_client()
 
     def end_input(self) -> None:
-        """Takes in no more: a `receive` that waits returns the end. Replies still go out."""
+        """Read no more: a `receive` that waits returns the end. Replies still leave."""
         self.input_over.set()
         self._source.stop()
 
     async def wind_up(self, everything: trio.CancelScope, grace: float) -> None:
-        """Once the input is over, what runs, and a client that is slow to read, get the grace; then all is cancelled.
+        """After the end of the input, give running requests the grace; then cancel all.
 
-        There is none where nobody can read the replies any more either.
+        There is no grace if nobody can read the replies either.
         """
         await self.input_over.wait()
         everything.deadline = trio.current_time() + grace
-        while not self._sink.is_hung_up():  # noqa: ASYNC110 - the system tells nobody who does not look
+        while not self._sink.is_hung_up():  # noqa: ASYNC110 - nothing reports it
             await trio.sleep(_GLANCE)
         everything.cancel()
 
     async def aclose(self) -> None:
-        """Writes out what is queued, ends the input, and leaves the descriptors as they were, open.
+        """Write out what is queued, and leave the descriptors as they were, open.
 
-        Whoever cannot wait for a slow client cancels it.
+        Cancel this if a client that reads slowly must not hold it up.
         """
         try:
             self.flush()
             self.close()
-            self.high_water = 0  # everything is to go
+            self.high_water = 0  # so that `drained` waits until everything has left
             await self.drained()
         finally:
             self._lose_client()
-            self._sink.restore()  # before the source, which may be the same open file
+            # Before the source, which may be the same open file.
+            self._sink.restore()
             self._source.restore()
 
     def _lose_client(self) -> None:
-        """Nobody reads any more: nothing is written, and a `receive` that waits returns the end."""
+        """Write and read no more, because nobody is there."""
         self.close(discard=True)
         self.end_input()
 
@@ -265,10 +295,11 @@ class StdioWire(SendQueue):
 async def open_wire(
     reading: int, writing: int, *, threads: bool = _WITH_THREADS
 ) -> AsyncIterator[StdioWire]:
-    """A wire over two descriptors, which stay open. Leaving it writes out what is queued.
+    """Open a wire over two descriptors, which stay open.
 
-    Its reader must end each turn: what is sent between a `receive` and the next `flush` or `receive` stays queued.
-    Where a client that does not read must not hold up the leaving, cancel it.
+    Its reader must end each turn: what is sent between a `receive` and the next `flush`
+    or `receive` stays queued. Leaving it writes out what is queued; cancel it if a client
+    that does not read must not hold that up.
     """
     kind = _Threaded if threads else _Pipe
     wire = StdioWire(kind(reading), kind(writing))

@@ -1,7 +1,8 @@
-"""One client on a WebSocket: subprotocol `mcp`, one JSON-RPC message, or batch, a text frame.
+"""One client on a WebSocket: subprotocol `mcp`, one JSON-RPC message or batch per frame.
 
-A transport of our own: the specification names none, and allows it. The library does the handshake, reads frames and
-answers pings and closes; the frames of our messages are written here, so that those of one turn leave in one write.
+The specification names no WebSocket transport, and allows one's own. trio-websocket does
+the handshake, reads frames, and answers pings and closes. The frames of our messages are
+written here, so that those of one turn leave in one write.
 """
 
 import logging
@@ -24,19 +25,26 @@ log = logging.getLogger("mcp_trio")
 
 SUBPROTOCOL = "mcp"
 HANDSHAKE_WITHIN = 5.0
-PING_EVERY, PONG_WITHIN = 30.0, 30.0
-# Seconds that a client has to take what is on its way, and then to close too.
+PING_EVERY = 30.0
+PONG_WITHIN = 30.0
+# Seconds that a client has to read what is queued, and then to close its side.
 CLOSE_WITHIN = 0.4
+# The most bytes in one write.
 _PIECE = 2**16
 
 # Why a connection is closed: RFC 6455, section 7.4.1.
-GOING_AWAY, NOT_TEXT, NOT_ALLOWED, TOO_LARGE, NO_PONG = 1001, 1003, 1008, 1009, 1011
+GOING_AWAY = 1001
+NOT_TEXT = 1003
+NOT_ALLOWED = 1008
+TOO_LARGE = 1009
+NO_PONG = 1011
 BAD_FRAMES = (1002, 1007)
+# The first byte of a close frame.
 _CLOSE = b"\x88"
 
 
 def text_frame(message: bytes) -> bytes:
-    """A whole message as a server sends it: not masked, not compressed (RFC 6455, section 5.2)."""
+    """Return a message in one frame, not masked or compressed (RFC 6455, section 5.2)."""
     size = len(message)
     if size < 126:
         return b"\x81%c%b" % (size, message)
@@ -45,47 +53,58 @@ def text_frame(message: bytes) -> bytes:
     return b"\x81\x7f%b%b" % (size.to_bytes(8), message)
 
 
-class _Frames(trio.abc.Stream):
-    """The stream as the library gets it: first the head that was read already; writes are joined, and never torn.
+class FrameStream(trio.abc.Stream):
+    """The connection as the library sees it, between the library and the real stream.
 
-    Only `write` writes, so that whoever is cancelled while it waits for a write leaves no half of a frame behind.
+    The library first reads the head, which was read already. What it writes is queued
+    together with the frames of our messages. Only `write` writes to the real stream, so
+    cancelling whoever waits for a write leaves no half of a frame behind.
+
+    It is also the channel on which the server sends messages.
     """
 
     def __init__(self, stream: trio.abc.Stream, head: bytes) -> None:
         self.incoming = SendQueue()
-        self.outgoing = SendQueue(
-            end=b""
-        )  # closed behind a close frame: nothing may follow it
+        # Closed behind a close frame, because nothing may follow it.
+        self.outgoing = SendQueue(end=b"")
         self.drained = self.outgoing.drained
         self.close_code = GOING_AWAY
         self.unread = 0  # bytes since the last whole message
         self.signs_of_life = 0
-        self.is_waited_for = False  # the client's next bytes, by the library
+        self.is_waited_for = False  # whether the library waits for the client's bytes
         self.accepted = trio.Event()
         self.handshake = trio.move_on_after(HANDSHAKE_WITHIN)
         self._stream = stream
         self._writing = trio.CancelScope(shield=True)
         request, end, behind = head.partition(b"\r\n\r\n")
+        # What was read already, last first: the request, then what came behind it.
         self._early = [behind, request + end]
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        """What has come. A client that sends ever more and never ends a message has reached its end."""
+        """Read on, for the library.
+
+        A client that sends ever more and never ends a message has reached its end.
+        """
         if len(self._early) < 2 and not self.accepted.is_set():
-            await (
-                self.accepted.wait()
-            )  # the library would not look at frames that it is given before
-        if self._early and (early := self._early.pop()):
-            return early
+            # The library ignores frames that it is given before it has accepted.
+            await self.accepted.wait()
+        if self._early:
+            early = self._early.pop()
+            if early:
+                return early
         self.is_waited_for = True
-        self.incoming.wake()  # the library has handled all that had come
+        # The library has handled everything that came before.
+        self.incoming.wake()
         data = await self._stream.receive_some(max_bytes)
         self.is_waited_for = False
         self.signs_of_life += 1
         self.unread += len(data)
-        return data if self.unread <= 2 * MAX_MESSAGE else b""
+        if self.unread > 2 * MAX_MESSAGE:
+            return b""
+        return data
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Queue what the library has to say."""
+        """Queue what the library writes."""
         self.outgoing.send(bytes(data))
         if data[:1] == _CLOSE:
             self.outgoing.close()
@@ -96,45 +115,46 @@ class _Frames(trio.abc.Stream):
         await self.drained()
 
     async def aclose(self) -> None:
-        """The library gives up. The stream is closed by who opened the conversation."""
+        """Give up the handshake, as the library does. Our caller closes the stream."""
         self.handshake.cancel()
 
     def send(self, message: bytes) -> None:
-        """Put one message on its way, in its frame."""
+        """Queue one message in its frame."""
         self.outgoing.send(text_frame(message))
 
     def end(self, code: int) -> None:
-        """Take no more messages; when those that came are done, close for this reason."""
+        """Take no more messages. Close when those that came are done."""
         self.close_code = code
         self.incoming.close()
 
     def give_up(self, conversation: trio.CancelScope, code: int) -> None:
-        """End the conversation at once, for this reason."""
+        """Cancel the conversation, and close."""
         self.close_code = code
         conversation.cancel()
 
     def close(self) -> None:
-        """Say why it ends, unless that was said; what is queued has little time left."""
+        """Send a close frame, unless one was sent. What is queued must leave soon."""
         if self.accepted.is_set():
             self.outgoing.put(_CLOSE + b"\x02" + self.close_code.to_bytes(2))
         self.outgoing.close()
         self._writing.deadline = trio.current_time() + CLOSE_WITHIN
 
     async def write(self) -> None:
-        """Write what is queued, until it is closed. All that is queued in one turn leaves together."""
+        """Write what is queued until the queue is closed.
+
+        Everything that is queued in one turn leaves together.
+        """
         outgoing = self.outgoing
-        with (
-            suppress(*GONE),
-            self._writing,
-        ):  # where the client is gone, the reader sees it too
+        # If the client is gone, the reader sees it too.
+        with suppress(*GONE), self._writing:
             while outgoing.size or not outgoing.closed:
                 await outgoing.wait()
                 piece = outgoing.block()[:_PIECE]
                 await self._stream.send_all(piece)
                 outgoing.gone(len(piece))
-                self.signs_of_life += (
-                    len(piece) == _PIECE
-                )  # a little may leave though nobody reads
+                # The system takes a small piece even if the client reads nothing.
+                if len(piece) == _PIECE:
+                    self.signs_of_life += 1
         outgoing.close(discard=True)
 
 
@@ -148,19 +168,21 @@ async def serve_websocket(
     token: str = "",
     address: str = "",
 ) -> None:
-    """Serve one client whose request to upgrade was read, and allowed, already; close the stream in the end.
+    """Serve one client whose upgrade request was read and allowed; close the stream.
 
-    `head` is all that was read. Whatever the client does, nothing is raised. When `stopping` is set, what runs is
-    finished, within the server's grace; then, or cancelled, it closes as a server does that goes away. It ends when
-    the token by which the principal has come does.
+    `head` is all that was read. Whatever the client does, nothing is raised. When
+    `stopping` is set, running requests finish within the server's grace, and the
+    connection is closed as "going away"; likewise when this is cancelled. The connection
+    also ends when the token of its principal is no longer valid.
     """
-    frames = _Frames(stream, head)
+    frames = FrameStream(stream, head)
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(frames.write)
             try:
                 async with trio.open_nursery() as conversation:
-                    if connection := await _shake_hands(conversation, frames):
+                    connection = await _shake_hands(conversation, frames)
+                    if connection is not None:
                         scope = conversation.cancel_scope
                         conversation.start_soon(_read, connection, frames, scope)
                         conversation.start_soon(_watch, connection, frames, scope)
@@ -187,58 +209,65 @@ async def serve_websocket(
 
 
 async def _shake_hands(
-    nursery: trio.Nursery, frames: _Frames
+    nursery: trio.Nursery, frames: FrameStream
 ) -> "WebSocketConnection | None":
+    """Accept the client, unless it offers only subprotocols other than ours."""
     from trio_websocket import wrap_server_stream
 
     with frames.handshake:
         request = await wrap_server_stream(nursery, frames, 0, MAX_MESSAGE, _PIECE)
         offered = request.proposed_subprotocols
         if not offered or SUBPROTOCOL in offered:
-            connection = await request.accept(
-                subprotocol=SUBPROTOCOL if offered else None
-            )
+            chosen = SUBPROTOCOL if offered else None
+            connection = await request.accept(subprotocol=chosen)
             frames.accepted.set()
             return connection
-        await request.reject(
-            400,
-            body=b"of the subprotocols, this server speaks %r alone"
-            % SUBPROTOCOL.encode(),
-        )
+        only = b"of the subprotocols, this server speaks %r alone"
+        await request.reject(400, body=only % SUBPROTOCOL.encode())
     return None
 
 
 async def _read(
-    connection: "WebSocketConnection", frames: _Frames, conversation: trio.CancelScope
+    connection: "WebSocketConnection",
+    frames: FrameStream,
+    conversation: trio.CancelScope,
 ) -> None:
-    """Pass messages on. The client's end is that of the conversation: a WebSocket closes both ways at once."""
+    """Pass messages on until the client closes, which ends the conversation."""
     from trio_websocket import ConnectionClosed
 
     try:
         while True:
             text = await connection.get_message()
             frames.unread = 0
-            if isinstance(text, bytes):
-                frames.end(NOT_TEXT)
-            elif (
-                len(message := text.encode()) > MAX_MESSAGE
-            ):  # the library counts characters
-                frames.end(TOO_LARGE)
-            else:
-                frames.incoming.put(message)
-                if (
-                    frames.is_waited_for
-                ):  # no end of what came together is still to be told
-                    frames.incoming.wake()
-                await frames.incoming.drained()
+            await _take(text, frames)
     except ConnectionClosed as closed:
+        # The library does not report bad frames as the reason for our close.
         if closed.reason and closed.reason.code in BAD_FRAMES:
-            frames.close_code = closed.reason.code  # the library does not say so itself
+            frames.close_code = closed.reason.code
     conversation.cancel()
 
 
+async def _take(text: str | bytes, frames: FrameStream) -> None:
+    """Pass one message on, or end the conversation because of it."""
+    if isinstance(text, bytes):
+        frames.end(NOT_TEXT)
+        return
+    message = text.encode()
+    # The library's own limit counts characters.
+    if len(message) > MAX_MESSAGE:
+        frames.end(TOO_LARGE)
+        return
+    frames.incoming.put(message)
+    if frames.is_waited_for:
+        # Otherwise more messages of the same read are about to come.
+        frames.incoming.wake()
+    await frames.incoming.drained()
+
+
 async def _watch(
-    connection: "WebSocketConnection", frames: _Frames, conversation: trio.CancelScope
+    connection: "WebSocketConnection",
+    frames: FrameStream,
+    conversation: trio.CancelScope,
 ) -> None:
     """End the conversation with a client that shows no sign of life."""
     while True:
