@@ -176,6 +176,22 @@ async def serve_websocket(
     also ends when the token of its principal is no longer valid.
     """
     frames = FrameStream(stream, head)
+
+    async def converse(
+        connection: "WebSocketConnection", nursery: trio.Nursery
+    ) -> None:
+        scope = nursery.cancel_scope
+        nursery.start_soon(_read, connection, frames, scope)
+        nursery.start_soon(_watch, connection, frames, scope)
+        nursery.start_soon(after, stopping, frames.incoming.close)
+        if principal is not None and server.access is not None:
+            withdrawn = partial(frames.give_up, scope, NOT_ALLOWED)
+            nursery.start_soon(server.access.outlast, token, principal, withdrawn)
+        wire = QueuedWire(frames.incoming, frames)
+        await serve_conversation(
+            server, wire, principal, transport="ws", address=address
+        )
+
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(frames.write)
@@ -183,22 +199,7 @@ async def serve_websocket(
                 async with trio.open_nursery() as conversation:
                     connection = await _shake_hands(conversation, frames)
                     if connection is not None:
-                        scope = conversation.cancel_scope
-                        conversation.start_soon(_read, connection, frames, scope)
-                        conversation.start_soon(_watch, connection, frames, scope)
-                        conversation.start_soon(after, stopping, frames.incoming.close)
-                        if principal is not None and server.access is not None:
-                            withdrawn = partial(frames.give_up, scope, NOT_ALLOWED)
-                            conversation.start_soon(
-                                server.access.outlast, token, principal, withdrawn
-                            )
-                        await serve_conversation(
-                            server,
-                            QueuedWire(frames.incoming, frames),
-                            principal,
-                            transport="ws",
-                            address=address,
-                        )
+                        await converse(connection, conversation)
                     conversation.cancel_scope.cancel()
             finally:
                 frames.close()
