@@ -59,6 +59,15 @@ def claim() -> Iterator[tuple[int, int]]:
             os.close(descriptor)
 
 
+def _get_blocking(fd: int) -> bool:
+    return sys.platform == "win32" or os.get_blocking(fd)
+
+
+def _set_blocking(fd: int, blocking: bool) -> None:
+    if sys.platform != "win32":
+        os.set_blocking(fd, blocking)
+
+
 class _Pipe:
     """A pipe, a socket or a terminal, for which the loop waits; or a file.
 
@@ -70,18 +79,16 @@ class _Pipe:
     """
 
     def __init__(self, fd: int) -> None:
-        if sys.platform == "win32":
-            raise OSError("the loop cannot wait for pipes on Windows")
         mode = os.fstat(fd).st_mode
         is_terminal = os.isatty(fd)
         self.fd = fd
         self._can_wait = is_terminal or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-        self._was_blocking = os.get_blocking(fd)
+        self._was_blocking = _get_blocking(fd)
         self._most_at_once = 0 if is_terminal else _READS_AT_ONCE
         self._at_once = 0  # reads that are still allowed before the next wait
         # Whether the last input came within a moment of the request for it.
         self._is_quick = False
-        os.set_blocking(fd, self._was_blocking and is_terminal)
+        _set_blocking(fd, self._was_blocking and is_terminal)
 
     async def read(self, *, answered: bool) -> bytes:
         """Wait for input and return it; nothing at the end.
@@ -141,9 +148,7 @@ class _Pipe:
 
     def restore(self) -> None:
         """Leave the descriptor as it was."""
-        if sys.platform == "win32":
-            return
-        os.set_blocking(self.fd, self._was_blocking)
+        _set_blocking(self.fd, self._was_blocking)
 
 
 class _Threaded:
