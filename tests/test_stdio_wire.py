@@ -13,6 +13,7 @@ import trio
 import trio.testing
 
 import mcp_trio
+from mcp_trio.transports import stdio
 from mcp_trio.transports.stdio import open_wire
 
 ROOT = Path(mcp_trio.__file__).parents[1]
@@ -477,6 +478,27 @@ async def answer_and_count(wire, glances):
     trio.lowlevel.add_instrument(glances)
     await wire.receive()
     trio.lowlevel.remove_instrument(glances)
+
+
+async def test_the_input_can_be_ended_while_its_reader_waits_awake(monkeypatch):
+    monkeypatch.setattr(stdio, "AWAKE", 10)
+    async with connected(pipes) as (wire, far):
+        await far.write(b"1\n")
+        await wire.receive()
+        wire.send(b"reply")  # so that the next one is waited for awake
+        received = []
+
+        async def receive():
+            received.append(await wire.receive())
+
+        with trio.fail_after(2):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(receive)
+                for _ in range(20):
+                    await trio.lowlevel.checkpoint()
+                assert received == []
+                wire.end_input()
+        assert received == [[]]
 
 
 async def test_a_client_that_was_quick_to_go_on_is_waited_for_awake_for_a_moment():

@@ -88,6 +88,7 @@ class _Pipe:
         self._at_once = 0  # reads that are still allowed before the next wait
         # Whether the last input came within a moment of the request for it.
         self._is_quick = False
+        self._is_stopped = False
         _set_blocking(fd, self._was_blocking and is_terminal)
 
     async def read(self, *, answered: bool) -> bytes:
@@ -97,7 +98,7 @@ class _Pipe:
         for awake for a moment: to be woken takes longer than most requests.
         """
         awake_until = perf_counter() + AWAKE
-        while True:
+        while not self._is_stopped:
             self._at_once -= 1
             if self._at_once < 0:
                 if answered and self._is_quick and perf_counter() < awake_until:
@@ -113,6 +114,7 @@ class _Pipe:
                 is_quick = perf_counter() < awake_until
                 self._is_quick = is_quick and self._most_at_once > 0
                 return chunk
+        return b""
 
     async def _wait(self) -> None:
         if self._can_wait:
@@ -143,7 +145,8 @@ class _Pipe:
         return bool(poll.poll(0))
 
     def stop(self) -> None:
-        """Make a `read` that waits return or raise."""
+        """Make a `read` that waits return or raise, asleep or awake."""
+        self._is_stopped = True
         trio.lowlevel.notify_closing(self.fd)
 
     def restore(self) -> None:
