@@ -86,10 +86,10 @@ def progress(token, done):
 class Scripted:
     """A server that has for each line of the client's what it says then."""
 
-    end = "the server has ended the conversation"
+    end_reason = "the server has ended the conversation"
 
     def __init__(self, *says):
-        self._put, self.come = trio.open_memory_channel(math.inf)
+        self._put, self.received = trio.open_memory_channel(math.inf)
         self._says = list(says)
         self.sent = []
 
