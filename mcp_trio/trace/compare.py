@@ -5,8 +5,8 @@ of an object's keys does not matter.
 
 Differences can be ignored by JSON Pointers (RFC 6901). A pointer such as
 `/result/tools/0/name` names a location: each part between slashes is the key of an
-object or the index of an array. Within a part, `~1` stands for a slash and `~0` for a
-tilde. As an extension, the part `*` stands for any one key or index:
+object or the index of an array. Within a part, a slash is written `~1` and a tilde
+`~0`. As an extension, the part `*` matches any one key or index:
 `/result/tools/*/name` names the name of every tool.
 
 A rule is a pointer that `parse_pointer` has split into its parts. Whatever a rule
@@ -26,7 +26,7 @@ from .format import JsonValue
 Location = tuple[str | int, ...]
 Rules = Sequence[Sequence[str | int]]
 
-# Stands for a value that is not there, as None is JSON's null.
+# The value at a location that does not exist. None is JSON's null.
 ABSENT: JsonValue = msgspec.UNSET
 # The number of characters shown of a long text.
 EXCERPT = 60

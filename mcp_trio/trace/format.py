@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from ..load_spec import UsageError
 
 VERSION = 1
-# What msgspec raises if the data are not JSON of the expected type.
+# The errors of msgspec if data are not JSON of the expected type.
 NOT_THAT = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 T = TypeVar("T")
 # Any decoded JSON value: None, bool, int, float, str, list or dict.
@@ -157,7 +157,7 @@ def line(
     raw: str | UnsetType = UNSET,
     ends: bool = False,
 ) -> Line:
-    """Return the line for what one side sent.
+    """Return the line for something that one side sent.
 
     `data` become the line's message if they are a JSON object or array. If not, they
     become the data of `event` where that is given, and the line's raw bytes elsewhere.

@@ -1,4 +1,4 @@
-"""What a replay of a trace has to send and to expect, as far as the trace says.
+"""Plan a replay: derive from a trace which lines to send and to expect.
 
 Lines are known by their number in the trace's file: the header is line 1.
 """
@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from msgspec import UNSET, UnsetType, structs
 
-from .compare import ABSENT, json_text, value_at
+from .compare import ABSENT, Location, json_text, parse_pointer, value_at
 from .format import Http, JsonValue, Line, Trace, Transport
 from .identifiers import SUBSCRIPTION_ID, ClientRequests, ServerIds
 
 FIRST_LINE = 2
 
-# What a server's line can be, besides a message.
+# The kinds of server lines that are not messages.
 HEAD = "the head of a response"
 EVENT = "an event without a message"
 NO_JSON = "what is no JSON"
@@ -26,7 +26,7 @@ END = "the end"
 # An answer is described by this and its id.
 ANSWER = "the answer to "
 
-# Where a notification says what it is about, below `params`.
+# Where a notification names its subject, below `params`.
 _SUBJECTS = (
     ("progressToken",),
     ("_meta", SUBSCRIPTION_ID),
@@ -36,10 +36,10 @@ _SUBJECTS = (
 
 
 class LineKey(NamedTuple):
-    """What a server's line is matched by: its stream, and what it is in words.
+    """The key that a server's line is matched by: its stream and a description.
 
-    A line that the server sends stands for the first line of the trace that has the
-    same key and has not been matched before.
+    A received line is matched with the first line of the trace that has the same key
+    and has not been matched before.
     """
 
     stream: int | UnsetType
@@ -55,15 +55,17 @@ class ReplayPlan:
 
     # The lines to send, by number.
     client_lines: dict[int, Line]
-    # The lines that the server may send, and what each is matched by.
+    # The lines that the server may send, and their keys.
     server_lines: dict[int, Line]
     server_keys: dict[int, LineKey]
     # The numbers of those that it has to send.
     awaited: list[int]
-    # The streams of POST requests: what comes on one of them belongs to its request.
+    # The streams of POST requests. All lines on one of them belong to its request.
     post_streams: set[int | UnsetType]
     # The streams that the server may end before the client does.
     may_end: set[int | UnsetType]
+    # The locations, within a line, that the header tells to ignore.
+    ignored: list[Location]
     # One more than the number of the last line.
     end: int
 
@@ -95,6 +97,7 @@ def plan_replay(trace: Trace, over: Transport) -> ReplayPlan:
         awaited=_awaited(server_lines, client_ends),
         post_streams=_post_streams(client_lines),
         may_end=_may_end(client_ends),
+        ignored=[("message", *parse_pointer(rule)) for rule in trace.header.ignore],
         end=FIRST_LINE + len(trace.lines),
     )
 
@@ -120,7 +123,7 @@ def _lines_over(trace: Trace, over: Transport) -> dict[int, Line]:
 
 
 def _client_ends(client_lines: dict[int, Line]) -> dict[int | UnsetType, int]:
-    """Return the number of the line in which the client ends a stream, by stream."""
+    """Return, by stream, the number of the line that ends it from the client's side."""
     ends = {}
     for number, line in client_lines.items():
         if line.ends:
@@ -167,7 +170,7 @@ def _may_end(client_ends: dict[int | UnsetType, int]) -> set[int | UnsetType]:
 
 
 def line_key(line: Line, ids: ServerIds, requests: ClientRequests) -> LineKey:
-    """Return what a server's line is matched by."""
+    """Return the key of a server's line."""
     if line.http:
         what = HEAD
     elif line.message:
@@ -184,7 +187,7 @@ def line_key(line: Line, ids: ServerIds, requests: ClientRequests) -> LineKey:
 def describe(message: JsonValue, ids: ServerIds, requests: ClientRequests) -> str:
     """Say in words what a server's message is, with the identifiers of the trace.
 
-    With nothing in `ids` and `requests`, the message is taken to be from the trace.
+    For a message of the trace itself, `ids` and `requests` are empty.
     """
     if isinstance(message, list):
         parts = [describe(part, ids, requests) for part in message]

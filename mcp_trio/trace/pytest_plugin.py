@@ -3,8 +3,8 @@
 The traces are those in the folders of the ini option `mcp_traces`. Without that option
 the plugin does nothing.
 
-Every run of pytest imports this module, even where there are no traces, so it imports
-the rest of the package only when it collects a trace.
+Every run of pytest imports this module, even without traces. It therefore imports the
+rest of the package only when it collects a trace.
 """
 
 from __future__ import annotations

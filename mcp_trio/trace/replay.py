@@ -15,10 +15,8 @@ from ..protocol.types import Json
 from .compare import (
     ABSENT,
     Difference,
-    Location,
     differences,
     merged,
-    parse_pointer,
     value_at,
 )
 from .format import JsonValue, Line, Trace, Transport, encode
@@ -77,7 +75,7 @@ def holds_on(trace: Trace) -> list[Transport]:
 
 
 def ways(trace: Trace, over: Transport) -> tuple[str, ...]:
-    """Return the ways in which a trace can be sent over a transport."""
+    """Return how a trace can be sent over a transport: one or more of the ways."""
     if over != "stdio":
         return (LINE_BY_LINE,)
     if trace.header.paced or _depends_on_server(trace):
@@ -86,7 +84,7 @@ def ways(trace: Trace, over: Transport) -> tuple[str, ...]:
 
 
 def _depends_on_server(trace: Trace) -> bool:
-    """Return whether the client answers the server, or repeats what it has chosen."""
+    """Return whether the client answers the server or repeats its identifiers."""
     for line in trace.lines:
         if line.sender == "server" or not line.message:
             continue
@@ -125,24 +123,24 @@ class Replay:
 
         plan = plan_replay(trace, over)
         self._plan = plan
-        self._ids = ServerIds()
+        self._server_ids = ServerIds()
         self._requests = ClientRequests()
-        # The server's lines that nothing received stands for yet.
+        # By key: the server's lines that nothing received was matched with yet.
         self._unmatched = plan.numbers_by_key()
         # Those of them that have to come, in the order of the trace.
         self._awaited = {number: plan.server_keys[number] for number in plan.awaited}
         self._may_end = set(plan.may_end)
-        # The last line that was sent or received. What the trace does not have is
-        # reported as coming after it.
+        # The last line that was sent or received. An unexpected line is reported as
+        # coming after it.
         self._position = 1
         # The client's line that is sent next. An answer that the trace has after it
         # cannot have been asked for yet.
         self._next_sent = 0
         # By request, or by stream of a POST: the last line received that belongs to it.
         self._latest: dict[str | int | UnsetType, int] = {}
-        # By number: the line of the trace as it would be now, and unexpected ones
-        # after it.
-        self._received: dict[int, list[Line]] = defaultdict(list)
+        # For `updated`, by number: the line of the trace as it would be now, and the
+        # unexpected ones that came after it.
+        self._updates: dict[int, list[Line]] = defaultdict(list)
 
     async def against(self, target: Target) -> None:
         """Replay the trace against a target.
@@ -169,7 +167,7 @@ class Replay:
                 return
             self._note_sent(line)
             self._position = number
-            await self._send(self._ids.with_current_ids(line), link)
+            await self._send(self._server_ids.with_current_ids(line), link)
         self._next_sent = self._plan.end
         await self._receive_until(self._plan.end, link)
         if not self.stopped:
@@ -177,11 +175,11 @@ class Replay:
 
     def updated(self) -> Trace:
         """Return the trace as it would be if this replay had been recorded."""
-        lines = list(self._received[1])
+        lines = list(self._updates[1])
         for number, line in enumerate(self.trace.lines, FIRST_LINE):
             if number not in self._plan.server_lines:
                 lines.append(line)
-            lines.extend(self._received[number])
+            lines.extend(self._updates[number])
         return structs.replace(self.trace, lines=lines)
 
     # Sending
@@ -234,9 +232,8 @@ class Replay:
                 self._receive(link.received.receive_nowait(), link)
 
     def _awaits_line_before(self, number: int) -> bool:
-        for awaited in self._awaited:
-            return awaited < number
-        return False
+        first = next(iter(self._awaited), None)
+        return first is not None and first < number
 
     async def _receive_rest(self, link: Link) -> None:
         """Look for messages after the last line of the trace."""
@@ -248,17 +245,17 @@ class Replay:
         with trio.move_on_after(TO_END if self.over == "stdio" else 0):
             await link.end_input()
             async for line in link.received:
-                # The trace may not have the end of the input, so the server may answer
-                # now what it had not answered when the recording stopped.
+                # The recording may have stopped before the server answered. Its answer
+                # may come now, as the input has ended, but the trace does not have it.
                 id = value_at(line.content, ["id"])
                 if not self._requests.is_unanswered(id):
                     self._receive(line, link)
 
     def _receive(self, line: Line, link: Link) -> None:
-        """Find the line of the trace that a received one stands for."""
+        """Match a received line with one of the trace, or report it as unexpected."""
         if line.data is not None:
             self.messages += 1
-        key = line_key(line, self._ids, self._requests)
+        key = line_key(line, self._server_ids, self._requests)
         if key.what == END:
             self._receive_end(key, line, link)
             return
@@ -290,7 +287,7 @@ class Replay:
     def _is_end_too_soon(self, stream: int | UnsetType, numbers: deque[int]) -> bool:
         """Return whether a stream must not end yet.
 
-        `numbers` are the lines of the trace in which the server ends the stream.
+        `numbers` are the lines of the trace that end the stream.
         """
         if stream in self._may_end:
             return False
@@ -319,12 +316,12 @@ class Replay:
         text = (line.data or b"").decode(errors="replace")
         what = f"{key.what} {why}: {text[:200]}"
         self.findings.append(Finding(self._position, what))
-        self._received[self._position].append(line)
+        self._updates[self._position].append(line)
 
     # Comparing
 
     def _match(self, number: int, key: LineKey, line: Line) -> None:
-        """Compare a received line with the line of the trace that it stands for."""
+        """Compare a received line with a line of the trace that has the same key."""
         self._awaited.pop(number, None)
         self._check_order(number, key)
         self._requests.note_answer(self._plan.server_lines[number].content)
@@ -352,40 +349,42 @@ class Replay:
 
     def _compare(self, number: int, line: Line) -> None:
         """Compare the contents of a received line with those in the trace."""
-        old = _compared_fields(self._plan.server_lines[number])
-        new = _compared_fields(line)
-        self._order_batch(old.get("message"), new.get("message"))
-        ignored: list[Location] = [
-            ("message", *parse_pointer(pointer)) for pointer in self.trace.header.ignore
-        ]
-        ignored += self._ids.learn(old, new, self._requests)
-        found = list(differences(old, new, ignored))
+        recorded = _compared_fields(self._plan.server_lines[number])
+        received = _compared_fields(line)
+        self._order_batch(recorded.get("message"), received.get("message"))
+        chosen = self._server_ids.learn(recorded, received, self._requests)
+        ignored = [*self._plan.ignored, *chosen]
+        found = list(differences(recorded, received, ignored))
+        self._report_differences(number, found)
+        updated = self.trace.lines[number - FIRST_LINE]
+        if found:
+            fields = merged(recorded, received, ignored)
+            updated = _with_fields(updated, recorded, fields)
+        self._updates[number].insert(0, updated)
+
+    def _report_differences(self, number: int, found: list[Difference]) -> None:
         for difference in found:
             field, *rest = difference.location
             below = difference._replace(location=tuple(rest))
             self.findings.append(Finding(number, str(field), below))
-        recorded = self.trace.lines[number - FIRST_LINE]
-        if found:
-            recorded = _with_fields(recorded, old, merged(old, new, ignored))
-        self._received[number].insert(0, recorded)
 
-    def _order_batch(self, old: JsonValue, new: JsonValue) -> None:
+    def _order_batch(self, recorded: JsonValue, received: JsonValue) -> None:
         """Put the messages of a received batch into the order of the recorded one.
 
         The order of a batch has no meaning.
         """
-        if not isinstance(old, list) or not isinstance(new, list):
+        if not isinstance(recorded, list) or not isinstance(received, list):
             return
-        recorded = [describe(part, ServerIds(), ClientRequests()) for part in old]
+        order = [describe(part, ServerIds(), ClientRequests()) for part in recorded]
 
         def position(message: JsonValue) -> int:
-            return recorded.index(describe(message, self._ids, self._requests))
+            return order.index(describe(message, self._server_ids, self._requests))
 
-        new.sort(key=position)
+        received.sort(key=position)
 
 
 def _without_data(lines: dict[int, Line]) -> dict[int, Line]:
-    """Return what is left of the lines once all data have been sent: the ends."""
+    """Return the lines that end something, without their data, which has been sent."""
     ends = {}
     for number, line in lines.items():
         if line.ends:

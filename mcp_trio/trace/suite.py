@@ -71,7 +71,7 @@ def server_of(trace: Trace) -> str:
     """Return the target that a trace names, if it is safe to use. Raises UsageError.
 
     A file or a module is. A command or a URL is not: a trace that came from elsewhere
-    should not choose what runs.
+    should not choose which program runs.
     """
     server = trace.header.server
     if _is_file_or_module(server):
@@ -269,7 +269,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def update(result: Result) -> bool:
-    """Rewrite a trace that differs with what was received; return whether it was.
+    """Rewrite a trace with the lines received; return whether that was necessary.
 
     A replay that stopped early is not used. A replay over the transport of the
     recording is preferred.
@@ -293,7 +293,7 @@ def _can_update(replay: Replay) -> bool:
 
 
 def stabilise(first: Result, second: Result) -> list[Difference]:
-    """Make a trace ignore what differs between two results; return what that is.
+    """Make a trace ignore all that differs between two results, and return that.
 
     Both results are of the same trace.
     """

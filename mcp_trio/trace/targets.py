@@ -50,7 +50,7 @@ TO_OPEN = 10.0
 class Link:
     """A replay's connection to its target.
 
-    What the server sends is put into `received`, as the lines of a trace.
+    Everything that the server sends is put into `received`, as lines of a trace.
     """
 
     end_reason = "the server has ended the conversation"
@@ -82,7 +82,7 @@ class Link:
         raw: str | UnsetType = UNSET,
         ends: bool = False,
     ) -> None:
-        """Add a line to what was received."""
+        """Add something that the server sent to `received`, as a line."""
         received = line_of(
             trio.current_time() - self._start,
             sender,
@@ -133,7 +133,7 @@ class MessageLink(Link):
     async def _read(
         self, stream: Stream, *, task_status: trio.TaskStatus[None]
     ) -> None:
-        """Open a wire and note what comes, until one side ends it."""
+        """Open a wire and note its messages, until one side ends it."""
         with trio.CancelScope() as scope:
             async with self._open_wire() as wire:
                 self._wires[stream] = wire
@@ -208,10 +208,10 @@ class HttpLink(Link):
         await trio.aclose_forcefully(stream)
 
     def _tap(self, line: Line) -> Connection:
-        """Return what reads the response to a request."""
+        """Return the recorder's reader for the response to a request."""
 
         def know(**facts: object) -> None:
-            """Ignore what a recorder would write into the header of its trace."""
+            """Ignore facts that a recorder would write into the header of its trace."""
 
         tap = Connection(
             self.note,
@@ -226,7 +226,7 @@ class HttpLink(Link):
         """Return the bytes of a recorded request, for this target."""
         data = line.data or b""
         if not line.http:
-            # It was not HTTP that was sent.
+            # These bytes were sent instead of HTTP.
             return data
         path = line.http.path
         if path.partition("?")[0] == self._recorded_path:
@@ -255,7 +255,7 @@ def _endpoint_of(trace: Trace) -> str:
 
 
 class VerbatimHttpWire(HttpWire):
-    """An HTTP wire that passes on what the server sends, and no errors of its own."""
+    """An HTTP wire that passes on every message, and adds no errors of its own."""
 
     def _fail(self, ids: list[Json], what: str, body: bytes = b"") -> None:
         ids.clear()
@@ -319,7 +319,10 @@ def _opener(target: Target, over: Transport) -> OpenWire:
 
 
 def fresh(target: str | Server) -> Server:
-    """Load the server that a SPEC names again, so that each replay starts from anew."""
+    """Return the server that a SPEC names, loaded again.
+
+    Each replay gets a new one, so that no state is left from another replay.
+    """
     if isinstance(target, Server):
         return target
     for name in (target, target.rpartition(":")[0]):
