@@ -4,13 +4,22 @@ import json
 
 import pytest
 
-from mcp_trio.trace.compare import ABSENT, Difference, at, differences, merged, parts
+from mcp_trio.trace.compare import (
+    ABSENT,
+    Difference,
+    differences,
+    merged,
+    parse_pointer,
+    value_at,
+)
 
 
 def found(old, new, *ignored):
     return [
         (one.path, one.kind)
-        for one in differences(old, new, [parts(pointer) for pointer in ignored])
+        for one in differences(
+            old, new, [parse_pointer(pointer) for pointer in ignored]
+        )
     ]
 
 
@@ -97,7 +106,7 @@ def test_merging_takes_what_is_new_but_for_what_is_ignored():
         "list": [{"at": 5, "x": 2}, {"at": 6, "x": 3}],
         "more": True,
     }
-    ignored = [parts("/kept"), parts("/list/*/at")]
+    ignored = [parse_pointer("/kept"), parse_pointer("/list/*/at")]
     assert merged(old, new, ignored) == {
         "a": 2,
         "kept": {"id": "old"},
@@ -108,6 +117,6 @@ def test_merging_takes_what_is_new_but_for_what_is_ignored():
 
 def test_what_is_at_a_place():
     value = json.loads('{"a": [{"b": "text"}]}')
-    assert at(value, ["a", 0, "b"]) == "text"
+    assert value_at(value, ["a", 0, "b"]) == "text"
     for nowhere in (["b"], ["a", 1], ["a", "0"], ["a", 0, "b", "c"], [0]):
-        assert at(value, nowhere) is ABSENT
+        assert value_at(value, nowhere) is ABSENT

@@ -86,10 +86,10 @@ def progress(token, done):
 class Scripted:
     """A server that has for each line of the client's what it says then."""
 
-    end = "the server has ended the conversation"
+    end_reason = "the server has ended the conversation"
 
     def __init__(self, *says):
-        self._put, self.come = trio.open_memory_channel(math.inf)
+        self._put, self.received = trio.open_memory_channel(math.inf)
         self._says = list(says)
         self.sent = []
 
@@ -386,6 +386,21 @@ async def test_questions_may_have_other_ids_which_the_client_repeats(autojump_cl
         "id": 99,
         "result": {"roots": []},
     }
+
+
+async def test_questions_in_a_batch_may_have_other_ids_too(autojump_clock):
+    def batch(id):
+        question = {"jsonrpc": "2.0", "id": id, "method": "roots/list"}
+        return "<", [question, answers(1)[1]]
+
+    recorded = trace(
+        asks(1),
+        batch("q1"),
+        (">", {"jsonrpc": "2.0", "id": "q1", "result": {"roots": []}}),
+    )
+    done, link = await run(recorded, [batch(99)])
+    assert done.findings == []
+    assert msgspec.json.decode(link.sent[1].message)["id"] == 99
 
 
 async def test_what_the_server_takes_back_or_refuses_is_known_by_its_new_id(

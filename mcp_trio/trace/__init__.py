@@ -1,1 +1,4 @@
-"""Golden traces: conversations recorded, shown and replayed. The format is in format.py and traces/README.md."""
+"""Traces: recorded conversations, which can be shown, replayed and compared.
+
+`traces/README.md` describes the file format.
+"""

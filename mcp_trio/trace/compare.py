@@ -1,101 +1,114 @@
-"""Where two values differ, place by place, as JSON has it: 1 is 1.0, and the order of keys says nothing."""
+"""Compare two JSON values and list every location where they differ.
+
+Values are compared as JSON defines them: 1 and 1.0 are the same number, and the order
+of an object's keys does not matter.
+
+Differences can be ignored by JSON Pointers (RFC 6901). A pointer such as
+`/result/tools/0/name` names a location: each part between slashes is the key of an
+object or the index of an array. Within a part, a slash is written `~1` and a tilde
+`~0`. As an extension, the part `*` matches any one key or index:
+`/result/tools/*/name` names the name of every tool.
+
+A rule is a pointer that `parse_pointer` has split into its parts. Whatever a rule
+leads to is ignored, together with everything below it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-Place = tuple[str | int, ...]
-# JSON Pointers, cut into their parts; `*` is any one key or index.
-Pointers = Sequence[Sequence[str | int]]
+from .format import JsonValue
 
-ABSENT: Any = msgspec.UNSET
-# Characters that are shown of a long text, from shortly before the place where it differs.
-AROUND = 60
+# The keys and indices that lead from a value to one inside it.
+Location = tuple[str | int, ...]
+Rules = Sequence[Sequence[str | int]]
+
+# The value at a location that does not exist. None is JSON's null.
+ABSENT: JsonValue = msgspec.UNSET
+# The number of characters shown of a long text.
+EXCERPT = 60
 
 _KINDS: dict[type, str] = {
     bool: "true or false",
+    int: "a number",
+    float: "a number",
     str: "a string",
     list: "an array",
     dict: "an object",
 }
-_KINDS |= dict.fromkeys([int, float], "a number")
 
 
 class Difference(NamedTuple):
-    """One place where what came is not what was recorded; ABSENT is what is not there."""
+    """One location where the new value is not the old one.
 
-    place: Place
-    old: Any
-    new: Any
+    Where only one of them has a value, the other is ABSENT.
+    """
+
+    location: Location
+    old: JsonValue
+    new: JsonValue
 
     @property
     def path(self) -> str:
-        """The place as people write it: `$.result.content[0].text`."""
-        return "$" + "".join(
-            f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.place
-        )
+        """The location as people write it: `$.result.content[0].text`."""
+        path = "$"
+        for part in self.location:
+            path += f"[{part}]" if isinstance(part, int) else f".{part}"
+        return path
 
     @property
     def pointer(self) -> str:
-        """The place as a JSON Pointer that holds for each item of an array."""
-        parts = [
-            "*" if isinstance(part, int) else part.replace("~", "~0").replace("/", "~1")
-            for part in self.place
-        ]
-        return "".join(f"/{part}" for part in parts)
+        """The location as a JSON Pointer that covers all items of each array."""
+        pointer = ""
+        for part in self.location:
+            if isinstance(part, int):
+                pointer += "/*"
+            else:
+                pointer += "/" + part.replace("~", "~0").replace("/", "~1")
+        return pointer
 
     @property
     def kind(self) -> str:
-        """What sort of difference it is, in words; nothing where the two values say it."""
+        """How the values differ, in words; empty if the values themselves show it."""
         if self.new is ABSENT:
             return "is missing"
         if self.old is ABSENT:
             return "was not expected"
-        kinds = _kind(self.old), _kind(self.new)
-        return "" if kinds[0] == kinds[1] else f"is {kinds[1]}, not {kinds[0]}"
+        old_kind = _kind(self.old)
+        new_kind = _kind(self.new)
+        if old_kind == new_kind:
+            return ""
+        return f"is {new_kind}, not {old_kind}"
 
     def values(self) -> tuple[str, str]:
-        """Both values for people; of long texts the part in which they differ."""
-        old, new = map(shown, (self.old, self.new))
-        same = next(
-            (
-                at
-                for at, pair in enumerate(zip(old, new, strict=False))
-                if pair[0] != pair[1]
-            ),
-            0,
-        )
-        return _part(old, same), _part(new, same)
+        """Return both values as JSON. Long texts are cut to where they differ."""
+        old = json_text(self.old)
+        new = json_text(self.new)
+        start = _first_difference(old, new)
+        return _excerpt(old, start), _excerpt(new, start)
 
 
-def shown(value: Any) -> str:
-    """A value in one line."""
-    return "nothing" if value is ABSENT else msgspec.json.encode(value).decode()
+def json_text(value: JsonValue) -> str:
+    """Return a value as one line of JSON; ABSENT becomes "nothing"."""
+    if value is ABSENT:
+        return "nothing"
+    return msgspec.json.encode(value).decode()
 
 
-def _part(text: str, at: int) -> str:
-    start = max(0, at - AROUND // 3) if len(text) > AROUND else 0
-    end = start + AROUND
-    return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
-
-
-def _kind(value: Any) -> str:
-    return _KINDS.get(type(value), "null")
-
-
-def parts(pointer: str) -> list[str]:
-    """A JSON Pointer, cut into its parts."""
+def parse_pointer(pointer: str) -> list[str]:
+    """Split a JSON Pointer into its unescaped parts."""
+    # `~01` is an escaped `~1`, so `~0` has to be replaced last.
     return [
         part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]
     ]
 
 
-def at(value: Any, place: Sequence[str | int]) -> Any:
-    """What is at a place, or ABSENT."""
-    for part in place:
+def value_at(value: JsonValue, location: Sequence[str | int]) -> JsonValue:
+    """Return the value at a location, or ABSENT."""
+    for part in location:
         try:
             value = value[part]
         except (LookupError, TypeError):
@@ -104,44 +117,98 @@ def at(value: Any, place: Sequence[str | int]) -> Any:
 
 
 def differences(
-    old: Any, new: Any, ignored: Pointers = (), place: Place = ()
+    old: JsonValue, new: JsonValue, ignored: Rules = (), location: Location = ()
 ) -> Iterator[Difference]:
-    """Each place where the two differ, but for what the pointers lead to and what is below it."""
-    if not all(ignored):
+    """Yield every difference that no rule ignores.
+
+    `location` is where the two values are; the differences' locations begin with it.
+    """
+    if _is_ignored(ignored):
         return
-    if (places := _places(old, new)) is not None:
-        for part in places:
-            yield from differences(
-                at(old, [part]), at(new, [part]), _below(ignored, part), (*place, part)
-            )
-    elif _kind(old) != _kind(new) or old is ABSENT or new is ABSENT or old != new:
-        yield Difference(place, old, new)
+    parts = _parts_of_both(old, new)
+    if parts is None:
+        if _is_different(old, new):
+            yield Difference(location, old, new)
+        return
+    for part in parts:
+        yield from differences(
+            value_at(old, [part]),
+            value_at(new, [part]),
+            _rules_below(ignored, part),
+            (*location, part),
+        )
 
 
-def merged(old: Any, new: Any, ignored: Pointers) -> Any:
-    """The new value, with the old one in each place that is ignored."""
-    if not all(ignored):
+def merged(old: JsonValue, new: JsonValue, ignored: Rules) -> JsonValue:
+    """Return the new value, with the old one wherever a rule ignores differences."""
+    if _is_ignored(ignored):
         return old
-    if (places := _places(old, new)) is None:
+    parts = _parts_of_both(old, new)
+    if parts is None:
         return new
-    pairs = [
-        (part, merged(at(old, [part]), at(new, [part]), _below(ignored, part)))
-        for part in places
-    ]
-    there = {part: value for part, value in pairs if value is not ABSENT}
-    return there if isinstance(new, dict) else list(there.values())
+    values = {}
+    for part in parts:
+        below = _rules_below(ignored, part)
+        value = merged(value_at(old, [part]), value_at(new, [part]), below)
+        if value is not ABSENT:
+            values[part] = value
+    if isinstance(new, list):
+        return list(values.values())
+    return values
 
 
-def _places(old: Any, new: Any) -> Sequence[str | int] | None:
-    """What to go on with, where both are objects or both arrays."""
+def _is_ignored(rules: Rules) -> bool:
+    """Return whether one of the rules leads to this very location."""
+    return any(len(rule) == 0 for rule in rules)
+
+
+def _rules_below(rules: Rules, part: str | int) -> Rules:
+    """Return the rest of each rule that goes on with this key or index."""
+    below = []
+    for rule in rules:
+        first = str(rule[0])
+        if first == "*" or first == str(part):
+            below.append(rule[1:])
+    return below
+
+
+def _parts_of_both(old: JsonValue, new: JsonValue) -> Sequence[str | int] | None:
+    """Return the keys of two objects or the indices of two arrays, else None."""
     if isinstance(old, dict) and isinstance(new, dict):
-        return list(dict.fromkeys([*old, *new]))
-    return (
-        range(max(len(old), len(new)))
-        if isinstance(old, list) and isinstance(new, list)
-        else None
-    )
+        return list({**old, **new})
+    if isinstance(old, list) and isinstance(new, list):
+        return range(max(len(old), len(new)))
+    return None
 
 
-def _below(ignored: Pointers, part: str | int) -> Pointers:
-    return [pointer[1:] for pointer in ignored if pointer[0] in ("*", str(part))]
+def _is_different(old: JsonValue, new: JsonValue) -> bool:
+    if old is ABSENT or new is ABSENT:
+        return True
+    # Python has True == 1; JSON does not.
+    return _kind(old) != _kind(new) or bool(old != new)
+
+
+def _kind(value: JsonValue) -> str:
+    return _KINDS.get(type(value), "null")
+
+
+def _first_difference(old: str, new: str) -> int:
+    """Return the index of the first character that differs, or 0."""
+    for index, (old_char, new_char) in enumerate(zip(old, new, strict=False)):
+        if old_char != new_char:
+            return index
+    return 0
+
+
+def _excerpt(text: str, index: int) -> str:
+    """Return the part of a text around an index, with "…" where it was cut."""
+    if len(text) <= EXCERPT:
+        return text
+    start = max(0, index - EXCERPT // 3)
+    end = start + EXCERPT
+    excerpt = text[start:end]
+    if start > 0:
+        excerpt = "…" + excerpt
+    if end < len(text):
+        excerpt += "…"
+    return excerpt

@@ -1,7 +1,10 @@
-"""The format of a trace: JSON Lines, first a header, then a line a message. traces/README.md describes it."""
+"""The format of a trace: JSON Lines, a header followed by one line for each message.
+
+`traces/README.md` describes it.
+"""
 
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
@@ -9,23 +12,26 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from ..load_spec import UsageError
 
 VERSION = 1
-# What decoding raises where the data are not what is wanted.
+# The errors of msgspec if data are not JSON of the expected type.
 NOT_THAT = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 T = TypeVar("T")
+# Any decoded JSON value: None, bool, int, float, str, list or dict.
+JsonValue = Any
 Transport = Literal["stdio", "http", "sse", "ws"]
 Sender = Literal["client", "server"]
 
 
 class BadTrace(UsageError):
-    """A file is no trace, or not a whole one: says which, in which line, and why."""
+    """A file is not a trace or not a complete one; the message says where and why."""
 
     def __init__(self, problem: str, whole: "Trace | None" = None) -> None:
         super().__init__(problem)
-        self.whole = whole  # what there is of it, where only its end is missing
+        # Everything before the last line, if only that line is cut off.
+        self.whole = whole
 
 
 class Header(Struct, kw_only=True, omit_defaults=True):
-    """What a trace says of itself."""
+    """The first line of a trace."""
 
     mcp_trace: int
     title: str = ""
@@ -47,7 +53,7 @@ class Header(Struct, kw_only=True, omit_defaults=True):
 
 
 class Http(Struct, omit_defaults=True):
-    """The head of a request, or of a response: what of it matters."""
+    """The head of an HTTP request or response, with the headers worth keeping."""
 
     method: str = ""
     path: str = ""
@@ -56,7 +62,11 @@ class Http(Struct, omit_defaults=True):
 
 
 class Line(Struct, kw_only=True, omit_defaults=True):
-    """What one side sent at a time: a message, or bytes that are none; over HTTP also a head, or a stream's end."""
+    """Something that one side sent: a message, or bytes that are not a message.
+
+    Over HTTP it can have the head of a request or response as well, or be the end of
+    a stream.
+    """
 
     t: float
     sender: Sender = field(name="from")
@@ -70,34 +80,33 @@ class Line(Struct, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         if self.message and self.raw is not UNSET:
             raise ValueError("message and raw exclude each other")
-        if (
-            not self.message
-            and self.raw is UNSET
-            and not self.http
-            and not self.event
-            and not self.ends
-        ):
+        has_data = bool(self.message) or self.raw is not UNSET
+        if not (has_data or self.http or self.event or self.ends):
             raise ValueError(
                 "neither message, raw, http, event nor ends: nothing was sent"
             )
 
     @property
-    def content(self) -> Any:
-        """The message, decoded; None where there is none."""
+    def content(self) -> JsonValue:
+        """The decoded message, or None if the line has no message."""
         return parsed(self.message)
 
     @property
-    def parts(self) -> list[Any]:
-        """The messages of a batch, or the one that is there."""
+    def parts(self) -> list[JsonValue]:
+        """The messages of a batch, or a list of the only message."""
         content = self.content
-        return content if isinstance(content, list) else [content]
+        if isinstance(content, list):
+            return content
+        return [content]
 
     @property
     def data(self) -> bytes | None:
-        """The bytes of the message, or of what is none; None where neither was sent."""
+        """The bytes that were sent, or None if the line has neither message nor raw."""
         if isinstance(self.raw, str):
             return self.raw.encode("latin-1")
-        return bytes(self.message) if isinstance(self.message, Raw) else None
+        if isinstance(self.message, Raw):
+            return bytes(self.message)
+        return None
 
 
 class Trace(Struct):
@@ -108,41 +117,76 @@ class Trace(Struct):
     path: Path | None = None
 
     def dump(self) -> bytes:
-        """The file's contents."""
-        return b"".join([encode(self.header), *map(encode, self.lines)])
+        """Return the contents of the trace's file."""
+        rows = [encode(self.header)]
+        rows.extend(encode(line) for line in self.lines)
+        return b"".join(rows)
 
 
 def encode(part: Header | Line) -> bytes:
-    """One line of a file."""
+    """Return one line of a trace's file."""
     return msgspec.json.encode(part) + b"\n"
 
 
-def parsed(data: bytes | Raw | UnsetType, type: Any = Any) -> Any:
-    """JSON as that type; None if it is something else."""
+@overload
+def parsed(data: bytes | Raw | UnsetType) -> JsonValue: ...
+
+
+@overload
+def parsed(data: bytes | Raw | UnsetType, type: type[T]) -> T | None: ...
+
+
+def parsed(data: bytes | Raw | UnsetType, type: JsonValue = Any) -> JsonValue:
+    """Decode JSON as a type; return None if the data are anything else."""
+    if isinstance(data, UnsetType):
+        return None
     try:
-        return msgspec.json.decode(data, type=type)  # type: ignore[arg-type]
-    except (*NOT_THAT, TypeError):
+        return msgspec.json.decode(data, type=type)
+    except NOT_THAT:
         return None
 
 
-def line(t: float, sender: Sender, data: bytes | None = None, **about: Any) -> Line:
-    """What a side has sent, as a message or as what else it is. `about` are the other keys of the line."""
+def line(
+    t: float,
+    sender: Sender,
+    data: bytes | None = None,
+    *,
+    stream: int | UnsetType = UNSET,
+    http: Http | UnsetType = UNSET,
+    event: dict[str, str] | UnsetType = UNSET,
+    raw: str | UnsetType = UNSET,
+    ends: bool = False,
+) -> Line:
+    """Return the line for something that one side sent.
+
+    `data` become the line's message if they are a JSON object or array. If not, they
+    become the data of `event` where that is given, and the line's raw bytes elsewhere.
+    """
+    message: Raw | UnsetType = UNSET
     if data is not None:
         if isinstance(parsed(data), dict | list):
-            # A line end can only stand between tokens: within a string it is escaped.
-            about["message"] = Raw(
-                data.strip().replace(b"\n", b" ").replace(b"\r", b" ")
-            )
-            about["event"] = about.get("event") or UNSET
-        elif "event" in about:
-            about["event"] = {**about["event"], "data": data.decode(errors="replace")}
+            # Line ends can only occur between tokens: within strings they are escaped.
+            one_line = data.strip().replace(b"\n", b" ").replace(b"\r", b" ")
+            message = Raw(one_line)
+            event = event or UNSET
+        elif isinstance(event, dict):
+            event = {**event, "data": data.decode(errors="replace")}
         else:
-            about["raw"] = data.decode("latin-1")
-    return Line(t=round(t, 6), sender=sender, **about)
+            raw = data.decode("latin-1")
+    return Line(
+        t=round(t, 6),
+        sender=sender,
+        stream=stream,
+        http=http,
+        event=event,
+        message=message,
+        raw=raw,
+        ends=ends,
+    )
 
 
-def revision_in(message: Any) -> str:
-    """The revision that a message agrees on or declares; nothing where it does neither."""
+def revision_in(message: JsonValue) -> str:
+    """Return the revision that a message declares or agrees on, or an empty string."""
     match message:
         case {"result": {"protocolVersion": str(revision)}}:
             return revision
@@ -156,30 +200,24 @@ def revision_in(message: Any) -> str:
 
 
 def read(path: Path) -> Trace:
-    """The trace in a file. Raises BadTrace."""
-    try:
-        rows = path.read_bytes().split(b"\n")
-    except OSError as problem:
-        raise BadTrace(f"{path} cannot be read: {problem.strerror}") from None
+    """Read the trace in a file. Raises BadTrace."""
+    rows = _read_rows(path)
+    # Every line ends with "\n", so that something follows the last one only if it is
+    # cut off.
     cut = rows.pop()
     if not rows:
-        raise BadTrace(
-            f"{path}: no trace: {'its only line is cut off' if cut else 'the file is empty'}"
-        )
-    version = _decoded(path, 1, rows[0], _Version).mcp_trace
-    if version != VERSION:
-        raise BadTrace(
-            f"{path}:1: version {version} of the format; this program reads version {VERSION}"
-        )
+        problem = "its only line is cut off" if cut else "the file is empty"
+        raise BadTrace(f"{path}: no trace: {problem}")
+    _check_version(path, rows[0])
     header = _decoded(path, 1, rows[0], Header)
-    trace = Trace(
-        header,
-        [_decoded(path, number, row, Line) for number, row in enumerate(rows[1:], 2)],
-        path,
-    )
+    lines = [
+        _decoded(path, number, row, Line) for number, row in enumerate(rows[1:], 2)
+    ]
+    trace = Trace(header, lines, path)
     if cut:
         raise BadTrace(
-            f"{path}:{len(rows) + 1}: cut off in mid-line; the {len(rows)} lines before it are whole",
+            f"{path}:{len(rows) + 1}: cut off in mid-line; "
+            f"the {len(rows)} lines before it are whole",
             trace,
         )
     return trace
@@ -187,6 +225,23 @@ def read(path: Path) -> Trace:
 
 class _Version(Struct):
     mcp_trace: int
+
+
+def _read_rows(path: Path) -> list[bytes]:
+    try:
+        return path.read_bytes().split(b"\n")
+    except OSError as problem:
+        raise BadTrace(f"{path} cannot be read: {problem.strerror}") from None
+
+
+def _check_version(path: Path, row: bytes) -> None:
+    """Check the format's version first: another one may have another header."""
+    version = _decoded(path, 1, row, _Version).mcp_trace
+    if version != VERSION:
+        raise BadTrace(
+            f"{path}:1: version {version} of the format; "
+            f"this program reads version {VERSION}"
+        )
 
 
 def _decoded(path: Path, number: int, row: bytes, type: type[T]) -> T:

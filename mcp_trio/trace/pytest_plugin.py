@@ -1,6 +1,10 @@
-"""A pytest plugin: each trace in the folders of the ini option `mcp_traces` is a test on each of its transports.
+"""A pytest plugin that runs traces as tests: one for each transport of each trace.
 
-Without that option it does nothing. What is imported here is imported by each run of pytest.
+The traces are those in the folders of the ini option `mcp_traces`. Without that option
+the plugin does nothing.
+
+Every run of pytest imports this module, even without traces. It therefore imports the
+rest of the package only when it collects a trace.
 """
 
 from __future__ import annotations
@@ -8,13 +12,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The ini options."""
+    """Add the ini options."""
     parser.addini(
         "mcp_traces",
         "folders of traces (*.jsonl) of MCP conversations, to be replayed",
@@ -29,91 +33,93 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Where the command line does not say what to test, the traces are tested too."""
-    for folder in config.getini("mcp_traces"):
+    """Check the folders, and collect from them unless the command line names paths."""
+    folders: list[Path] = config.getini("mcp_traces")
+    for folder in folders:
         if not folder.is_file() and not any(folder.rglob("*.jsonl")):
             raise pytest.UsageError(
                 f"mcp_traces: there are no traces (*.jsonl) in {folder}"
             )
-    if config.args_source is not config.ArgsSource.ARGS:
-        named = [
-            (config.invocation_params.dir / argument).resolve()
-            for argument in config.args
-        ]
-        folders = [
-            folder
-            for folder in config.getini("mcp_traces")
-            if not _is_in(folder, named)
-        ]
-        config.args += map(str, folders)
+    if config.args_source is config.ArgsSource.ARGS:
+        return
+    collected = [config.invocation_params.dir / argument for argument in config.args]
+    collected = [path.resolve() for path in collected]
+    for folder in folders:
+        # pytest would collect twice what two of its arguments contain.
+        if not _is_in(folder, collected):
+            config.args.append(str(folder))
+
+
+def pytest_collect_file(
+    file_path: Path, parent: pytest.Collector
+) -> pytest.Collector | None:
+    """Collect a trace if it is in one of the folders."""
+    if file_path.suffix != ".jsonl":
+        return None
+    folders: list[Path] = parent.config.getini("mcp_traces")
+    if not _is_in(file_path, folders):
+        return None
+    return TraceFile.from_parent(parent, path=file_path)
 
 
 def _is_in(path: Path, folders: Iterable[Path]) -> bool:
     return any(path.is_relative_to(folder) for folder in folders)
 
 
-def pytest_collect_file(
-    file_path: Path, parent: pytest.Collector
-) -> pytest.Collector | None:
-    """A trace in one of the folders."""
-    if file_path.suffix == ".jsonl" and _is_in(
-        file_path, parent.config.getini("mcp_traces")
-    ):
-        return TraceFile.from_parent(parent, path=file_path)
-    return None
-
-
 class TraceFile(pytest.File):
     """One trace."""
 
     def collect(self) -> Iterable[pytest.Item]:
-        """A test for each of its transports that lead to the server."""
+        """Return a test for each transport of the trace that leads to the server."""
         from ..load_spec import UsageError
-        from . import format, replay
-        from . import suite as runs
-        from . import targets as hosts
+        from . import format, replay, suite, targets
 
         try:
             trace = format.read(self.path)
-            self.server = self._server() or runs.server_of(trace)
+            self.server = self._server() or suite.server_of(trace)
         except (UsageError, ValueError) as problem:
             raise self.CollectError(str(problem)) from None
-        over = [
-            one for one in replay.holds_on(trace) if one in hosts.reachable(self.server)
+        reachable = targets.reachable(self.server)
+        return [
+            TraceTest.from_parent(self, name=transport)
+            for transport in replay.holds_on(trace)
+            if transport in reachable
         ]
-        return [TraceTest.from_parent(self, name=one) for one in over]
 
     def _server(self) -> str | list[str]:
-        """The ini option; a file is looked for beside the file that has it."""
+        """Return the target in the ini option.
+
+        A path in it is relative to the file that has the option.
+        """
         server: str = self.config.getini("mcp_server")
         if server.startswith("-- "):
             return shlex.split(server.removeprefix("-- "))
-        folder = (
-            self.config.inipath.parent if self.config.inipath else self.config.rootpath
-        )
-        name, suffix, rest = server.partition(".py")
-        file = folder / f"{name}{suffix}"
-        return f"{file}{rest}" if file.is_file() else server
+        folder = self.config.rootpath
+        if self.config.inipath:
+            folder = self.config.inipath.parent
+        stem, suffix, rest = server.partition(".py")
+        file = folder / f"{stem}{suffix}"
+        if file.is_file():
+            return f"{file}{rest}"
+        return server
 
 
 class TraceTest(pytest.Item):
-    """One trace on one transport."""
+    """One trace over one transport."""
 
-    obj = None  # pytest-trio looks at that of each item
+    # pytest-trio reads this attribute of every item.
+    obj = None
 
     def runtest(self) -> None:
-        """Replay it; what differs is told without the way here."""
+        """Replay the trace, and fail with nothing but the report if it differs."""
         import trio
 
-        from . import suite as runs
+        from . import suite
+        from .format import Transport
 
-        test: Any = self
-        [result] = trio.run(
-            runs.replay_all, [self.path], test.parent.server, [test.name]
-        )
-        if told := list(runs.told(result)):
-            pytest.fail("\n".join(told), pytrace=False)
-
-    def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Where it is."""
-        return self.path, None, f"{self.path.name} over {self.name}"
+        file = cast(TraceFile, self.parent)
+        transport = cast(Transport, self.name)
+        [result] = trio.run(suite.replay_all, [self.path], file.server, [transport])
+        report = list(suite.told(result))
+        if report:
+            pytest.fail("\n".join(report), pytrace=False)

@@ -1,50 +1,60 @@
-"""A trace replayed: the client's lines are sent again, and what comes is held against the server's."""
+"""Replay a trace: send the client's lines again and compare the server's with it."""
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict, deque
-from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import trio
-from msgspec import UNSET, Raw, structs
+from msgspec import UNSET, UnsetType, structs
 
 from ..client.client import OPENS, ungrouped
-from ..protocol.params import VENDOR
-from .compare import ABSENT, Difference, Place, at, differences, merged, parts, shown
-from .format import Line, Trace, Transport, encode
+from ..protocol.types import Json
+from .compare import (
+    ABSENT,
+    Difference,
+    differences,
+    merged,
+    value_at,
+)
+from .format import JsonValue, Line, Trace, Transport, encode
+from .identifiers import ClientRequests, ServerIds, repeated_by_client
+from .plan import (
+    ANSWER,
+    END,
+    FIRST_LINE,
+    LineKey,
+    describe,
+    line_key,
+    plan_replay,
+)
 from .targets import Link, Target, open_link
 
-LINE_BY_LINE, BYTE_BY_BYTE, ALL_AT_ONCE = WAYS = (
-    "line by line",
-    "byte by byte",
-    "all at once",
-)
-# Seconds in which a server may show behind the last line that it has more to say.
+# How the client's lines are sent.
+LINE_BY_LINE = "line by line"
+BYTE_BY_BYTE = "byte by byte"
+ALL_AT_ONCE = "all at once"
+
+# Seconds to wait after the last line for messages that the trace does not have.
 A_MOMENT = 0.05
-# Seconds in which it may end, once its input has.
+# Seconds to wait for a server to end after its input has ended.
 TO_END = 2.0
+# Seconds to wait for the next line of the server.
 TIMEOUT = 10.0
 
-HEAD, EVENT, NO_JSON, END = (
-    "the head of a response",
-    "an event without a message",
-    "what is no JSON",
-    "the end",
-)
-ANSWER = "the answer to "
+# The keys of a line that are compared.
 COMPARED = ("message", "raw", "http", "event")
-SUBSCRIPTION = f"{VENDOR}subscriptionId"
-NOTHING = shown(ABSENT)
-_FIRST = 2  # the number of the line behind the header
 
 
 class Finding(NamedTuple):
-    """What is not as it was recorded, and in or behind which line of the file; of a difference, in what of the line."""
+    """Something that differs from the trace.
+
+    `line` is the number of the line that differs, or of the line after which something
+    happened. If a value differs, `what` is the line's key that has it, and
+    `difference` says where in it. Otherwise `what` is a description.
+    """
 
     line: int
     what: str
@@ -52,415 +62,346 @@ class Finding(NamedTuple):
 
 
 def holds_on(trace: Trace) -> list[Transport]:
-    """The transports that a trace can be replayed on."""
+    """Return the transports that a trace can be replayed over."""
     if trace.header.over:
         return trace.header.over
-    if any(
-        line.raw is not UNSET or (line.http and not line.message)
-        for line in trace.lines
-    ):
-        return [trace.header.transport]
-    return (
-        ["stdio", "http", "sse", "ws"]
-        if OPENS.get(trace.header.revision, True)
-        else ["stdio", "http", "ws"]
-    )
+    for line in trace.lines:
+        if line.raw is not UNSET or (line.http and not line.message):
+            return [trace.header.transport]
+    opens_session = OPENS.get(trace.header.revision, True)
+    if opens_session:
+        return ["stdio", "http", "sse", "ws"]
+    return ["stdio", "http", "ws"]
 
 
 def ways(trace: Trace, over: Transport) -> tuple[str, ...]:
-    """How a trace can be sent over a transport."""
+    """Return how a trace can be sent over a transport: one or more of the ways."""
     if over != "stdio":
         return (LINE_BY_LINE,)
-    # Whether its client answers questions, or repeats what the server has chosen.
-    asked = [
-        part
-        for line in trace.lines
-        if line.sender == "client" and line.message
-        for part in line.parts
-    ]
-    depends = any(at(part, place) is not ABSENT for part, place in _repeated(asked))
-    return WAYS[:2] if trace.header.paced or depends else WAYS
+    if trace.header.paced or _depends_on_server(trace):
+        return (LINE_BY_LINE, BYTE_BY_BYTE)
+    return (LINE_BY_LINE, BYTE_BY_BYTE, ALL_AT_ONCE)
 
 
-def _repeated(asked: list[Any]) -> Iterator[tuple[Any, Place]]:
-    """Where a client's messages can have what the server has chosen."""
-    for part in asked:
-        yield part, ("params", "cursor")
-        yield part, ("params", "requestState")
-        if at(part, ["method"]) is ABSENT:
-            yield part, ("id",)
+def _depends_on_server(trace: Trace) -> bool:
+    """Return whether the client answers the server or repeats its identifiers."""
+    for line in trace.lines:
+        if line.sender == "server" or not line.message:
+            continue
+        for message in line.parts:
+            for location in repeated_by_client(message):
+                if value_at(message, location) is not ABSENT:
+                    return True
+    return False
 
 
-def _chosen(message: Any, place: Place) -> Iterator[Place]:
-    """Where a server's message, which is at a place, can have what the server has chosen."""
-    for index, part in enumerate(message) if isinstance(message, list) else ():
-        yield from _chosen(part, (*place, index))
-    yield (*place, "id")
-    if at(message, ["method"]) == "notifications/cancelled":
-        yield (*place, "params", "requestId")
-    yield (*place, "result", "nextCursor")
-    yield (*place, "result", "requestState")
-
-
-def _alone(line: Line, over: Transport) -> Line | None:
-    """What of a line holds on any transport."""
-    ends = line.ends and line.stream is UNSET and over == "stdio"
-    if line.data is None and not ends:
-        return None
-    return structs.replace(line, stream=UNSET, http=UNSET, event=UNSET, ends=ends)
-
-
-@dataclass(eq=False)
 class Replay:
-    """One replay of one trace, on one transport."""
+    """One replay of one trace over one transport.
 
-    trace: Trace
-    over: Transport
-    way: str = LINE_BY_LINE
-    timeout: float = TIMEOUT
-    patient: bool = False  # goes on when something does not come
-    findings: list[Finding] = field(default_factory=list)
-    messages: int = 0
-    stopped: bool = False  # before its end
+    A replay stops early if the server does not send a line that the trace has. A
+    `patient` one reports the line as missing and goes on.
+    """
 
-    def __post_init__(self) -> None:
-        trace, over = self.trace, self.over
-        self._new: dict[str, Any] = {}  # what the server has chosen: recorded -> now
-        self._old: dict[str, Any] = {}  # and back
-        self._asked: set[str] = set()  # the ids of the client's requests,
-        self._owed: set[str] = (
-            set()
-        )  # of those that neither have an answer nor were cancelled,
-        self._tokens: dict[str, str] = {}  # and by their progress tokens
-        self._latest: dict[
-            Any, int
-        ] = {}  # request, or stream -> the last line that has come of what belongs to it
-        self._passed = 1
-        self._due = 0  # the client's line that is sent next: what is recorded behind it cannot have been asked for yet
-        self._came: dict[int, list[Line]] = defaultdict(
-            list
-        )  # for a line, or behind it
-        as_recorded = over == trace.header.transport and over in ("http", "ws")
-        lines = {
-            n: line if as_recorded else _alone(line, over)
-            for n, line in enumerate(trace.lines, _FIRST)
-        }
-        self._lines = {
-            number: line for number, line in lines.items() if line is not None
-        }
-        self._posts = {
-            line.stream
-            for line in self._lines.values()
-            if line.http and line.http.method == "POST"
-        }
-        # Who ends a stream first is chance where its client has ended it, and what comes behind that, too.
-        ends = {
-            line.stream: number
-            for number, line in self._lines.items()
-            if line.sender == "client" and line.ends
-        }
-        self._may_end = set(ends) ^ {
-            UNSET
-        }  # the whole conversation, where the trace does not say who ended it
-        self._open: dict[
-            int, tuple[Any, str]
-        ] = {}  # the server's lines that have to come still, and what they are
-        self._expected: dict[tuple[Any, str], deque[int]] = defaultdict(deque)
-        for number, line in self._lines.items():
-            if line.sender == "server":
-                key = self._key(line)
-                self._expected[key].append(number)
-                if line.stream is UNSET or number < ends.get(line.stream, math.inf):
-                    self._open[number] = key
+    def __init__(
+        self,
+        trace: Trace,
+        over: Transport,
+        way: str = LINE_BY_LINE,
+        timeout: float = TIMEOUT,
+        patient: bool = False,
+    ) -> None:
+        self.trace = trace
+        self.over = over
+        self.way = way
+        self.timeout = timeout
+        self.patient = patient
+        self.findings: list[Finding] = []
+        # The number of messages sent and received.
+        self.messages = 0
+        # Whether it ended before the end of the trace.
+        self.stopped = False
+
+        plan = plan_replay(trace, over)
+        self._plan = plan
+        self._server_ids = ServerIds()
+        self._requests = ClientRequests()
+        # By key: the server's lines that nothing received was matched with yet.
+        self._unmatched = plan.numbers_by_key()
+        # Those of them that have to come, in the order of the trace.
+        self._awaited = {number: plan.server_keys[number] for number in plan.awaited}
+        self._may_end = set(plan.may_end)
+        # The last line that was sent or received. An unexpected line is reported as
+        # coming after it.
+        self._position = 1
+        # The client's line that is sent next. An answer that the trace has after it
+        # cannot have been asked for yet.
+        self._next_sent = 0
+        # By request, or by stream of a POST: the last line received that belongs to it.
+        self._latest: dict[str | int | UnsetType, int] = {}
+        # For `updated`, by number: the line of the trace as it would be now, and the
+        # unexpected ones that came after it.
+        self._updates: dict[int, list[Line]] = defaultdict(list)
 
     async def against(self, target: Target) -> None:
-        """Replay it against a target. Raises UsageError, OSError, and what its server raises."""
+        """Replay the trace against a target.
+
+        Raises UsageError, OSError, and whatever a server in this process raises.
+        """
+        byte_by_byte = self.way == BYTE_BY_BYTE
         with ungrouped():
             async with open_link(
-                target, self.over, self.trace, byte_by_byte=self.way == BYTE_BY_BYTE
+                target, self.over, self.trace, byte_by_byte=byte_by_byte
             ) as link:
                 await self.through(link)
 
     async def through(self, link: Link) -> None:
-        """Send and compare everything."""
-        asked = {
-            number: line
-            for number, line in self._lines.items()
-            if line.sender == "client"
-        }
+        """Replay the trace over a link that is open."""
+        lines = self._plan.client_lines
         if self.way == ALL_AT_ONCE:
-            everything = [line.data for line in asked.values() if line.data is not None]
-            for line in asked.values():
-                self._note(line)
-            self._due = len(self.trace.lines) + _FIRST
-            if everything:
-                await self._send(
-                    Line(
-                        t=0,
-                        sender="client",
-                        raw=b"\n".join(everything).decode("latin-1"),
-                    ),
-                    link,
-                )
-            asked = {
-                n: structs.replace(line, message=UNSET, raw=UNSET)
-                for n, line in asked.items()
-                if line.ends
-            }
-        for number, line in asked.items():
-            self._due = max(self._due, number)
-            await self._until(number, link)
+            await self._send_all_at_once(link)
+            lines = _without_data(lines)
+        for number, line in lines.items():
+            self._next_sent = max(self._next_sent, number)
+            await self._receive_until(number, link)
             if self.stopped:
                 return
-            self._note(line)
-            self._passed = number
-            await self._send(self._renewed(line), link)
-        self._due = len(self.trace.lines) + _FIRST
-        await self._until(self._due, link)
+            self._note_sent(line)
+            self._position = number
+            await self._send(self._server_ids.with_current_ids(line), link)
+        self._next_sent = self._plan.end
+        await self._receive_until(self._plan.end, link)
         if not self.stopped:
-            await self._look_for_more(link)
+            await self._receive_rest(link)
 
-    def _note(self, line: Line) -> None:
-        """Remember what a client's line asks for."""
-        self.messages += line.data is not None
+    def updated(self) -> Trace:
+        """Return the trace as it would be if this replay had been recorded."""
+        lines = list(self._updates[1])
+        for number, line in enumerate(self.trace.lines, FIRST_LINE):
+            if number not in self._plan.server_lines:
+                lines.append(line)
+            lines.extend(self._updates[number])
+        return structs.replace(self.trace, lines=lines)
+
+    # Sending
+
+    async def _send_all_at_once(self, link: Link) -> None:
+        """Send what all lines of the client say in one write."""
+        everything = []
+        for line in self._plan.client_lines.values():
+            self._note_sent(line)
+            if line.data is not None:
+                everything.append(line.data)
+        self._next_sent = self._plan.end
+        if everything:
+            raw = b"\n".join(everything).decode("latin-1")
+            await self._send(Line(t=0, sender="client", raw=raw), link)
+
+    def _note_sent(self, line: Line) -> None:
+        """Remember what a client's line asks for and ends."""
+        if line.data is not None:
+            self.messages += 1
         if line.ends:
             self._may_end.add(line.stream)
-        for part in line.parts:
-            method, id = at(part, ["method"]), shown(at(part, ["id"]))
-            if method == "notifications/cancelled":
-                self._owed.discard(shown(at(part, ["params", "requestId"])))
-            elif method is not ABSENT and id != NOTHING:
-                self._asked.add(id)
-                self._owed.add(id)
-                self._tokens[shown(at(part, ["params", "_meta", "progressToken"]))] = id
-
-    def _renewed(self, line: Line) -> Line:
-        """A client's line with what the server has chosen this time."""
-        if line.http:
-            headers = {
-                name: self._new.get(shown(value), value)
-                for name, value in line.http.headers.items()
-            }
-            line = structs.replace(
-                line, http=structs.replace(line.http, headers=headers)
-            )
-        message = line.content
-        for part, (*path, name) in _repeated(
-            message if isinstance(message, list) else [message]
-        ):
-            if (
-                new := self._new.get(shown(at(part, [*path, name])), ABSENT)
-            ) is not ABSENT:
-                at(part, path)[name] = new
-                line = structs.replace(line, message=Raw(msgspec.json.encode(message)))
-        return line
-
-    async def _until(self, number: int, link: Link) -> None:
-        """Take what comes until each line before this one has."""
-        with trio.move_on_after(self.timeout) as scope:
-            while self._open and next(iter(self._open)) < number and not self.stopped:
-                awaited = len(self._open)
-                self._take(await link.come.receive(), link)
-                if len(self._open) < awaited:  # else it says something, and not that
-                    scope.deadline = trio.current_time() + self.timeout
-        if scope.cancelled_caught:
-            self._give_up(number, f"did not come within {self.timeout:g} s")
-        with suppress(trio.WouldBlock, trio.EndOfChannel):  # what has come too early
-            while not self.stopped:
-                self._take(link.come.receive_nowait(), link)
+        for message in line.parts:
+            self._requests.note_sent(message)
 
     async def _send(self, line: Line, link: Link) -> None:
         with trio.move_on_after(self.timeout) as scope:
             await link.send(line)
         if scope.cancelled_caught:
-            self.findings.append(
-                Finding(self._passed, f"could not be sent within {self.timeout:g} s")
-            )
+            what = f"could not be sent within {self.timeout:g} s"
+            self.findings.append(Finding(self._position, what))
             self.stopped = True
 
-    def _give_up(self, before: int, why: str, stream: Any = None) -> None:
-        for number, (where, what) in [*self._open.items()]:
-            if number < before and stream in (None, where):
-                self.findings.append(Finding(number, f"{what} {why}"))
-                del self._open[number]
-                self.stopped = not self.patient or stream is UNSET
+    # Receiving
 
-    async def _look_for_more(self, link: Link) -> None:
-        """Whether more comes; when the input is ended for this alone, a server may answer what it still owes."""
-        if self._owed or self.over != "stdio":
+    async def _receive_until(self, number: int, link: Link) -> None:
+        """Receive until every awaited line before this number has come."""
+        with trio.move_on_after(self.timeout) as scope:
+            while self._awaits_line_before(number) and not self.stopped:
+                awaited = len(self._awaited)
+                self._receive(await link.received.receive(), link)
+                if len(self._awaited) < awaited:
+                    # Only a line that was awaited gives the server more time.
+                    scope.deadline = trio.current_time() + self.timeout
+        if scope.cancelled_caught:
+            self._give_up(number, f"did not come within {self.timeout:g} s")
+        # Take whatever has come early, before the next line is sent.
+        with suppress(trio.WouldBlock, trio.EndOfChannel):
+            while not self.stopped:
+                self._receive(link.received.receive_nowait(), link)
+
+    def _awaits_line_before(self, number: int) -> bool:
+        first = next(iter(self._awaited), None)
+        return first is not None and first < number
+
+    async def _receive_rest(self, link: Link) -> None:
+        """Look for messages after the last line of the trace."""
+        if self._requests.any_unanswered() or self.over != "stdio":
             with trio.move_on_after(A_MOMENT):
-                async for came in link.come:
-                    self._take(came, link)
+                async for line in link.received:
+                    self._receive(line, link)
         self._may_end.add(UNSET)
         with trio.move_on_after(TO_END if self.over == "stdio" else 0):
             await link.end_input()
-            async for came in link.come:
-                if shown(at(came.content, ["id"])) not in self._owed:
-                    self._take(came, link)
+            async for line in link.received:
+                # The recording may have stopped before the server answered. Its answer
+                # may come now, as the input has ended, but the trace does not have it.
+                id = value_at(line.content, ["id"])
+                if not self._requests.is_unanswered(id):
+                    self._receive(line, link)
 
-    def _key(self, line: Line) -> tuple[Any, str]:
-        """What a server's line is matched by: the stream, and in words what it is."""
-        if line.http:
-            return line.stream, HEAD
-        if line.message:
-            return line.stream, self._words(line.content)
-        return (
-            line.stream,
-            NO_JSON if line.raw is not UNSET else EVENT if line.event else END,
-        )
-
-    def _words(self, message: Any) -> str:
-        if isinstance(message, list):
-            return f"a batch: {', '.join(sorted(map(self._words, message)))}"
-        method, id = at(message, ["method"]), at(message, ["id"])
-        if method is ABSENT:
-            id = id if shown(id) in self._asked else self._old.get(shown(id), id)
-            return (
-                "an error without an id"
-                if id in (None, ABSENT)
-                else f"{ANSWER}{shown(id)}"
-            )
-        if id is not ABSENT:
-            return f"the question {method}"
-        places = ["progressToken"], ["_meta", SUBSCRIPTION], ["uri"], ["requestId"]
-        about = [shown(at(message, ["params", *place])) for place in places]
-        return " about ".join(
-            [
-                str(method),
-                *(
-                    shown(self._old.get(one, Raw(one)))
-                    for one in about
-                    if one != NOTHING
-                ),
-            ]
-        )
-
-    def _take(self, came: Line, link: Link) -> None:
-        """Find the line that this stands for."""
-        self.messages += came.data is not None
-        stream, what = key = self._key(came)
-        expected = self._expected.get(key) or deque()
-        too_early = bool(expected) and expected[0] >= self._due
-        if what == END:
-            self._end(
-                expected,
-                stream,
-                link,
-                surprising=too_early if stream is UNSET else not expected,
-            )
-        elif expected and not (too_early and what.startswith(ANSWER)):
-            self._match(expected.popleft(), what, came)
+    def _receive(self, line: Line, link: Link) -> None:
+        """Match a received line with one of the trace, or report it as unexpected."""
+        if line.data is not None:
+            self.messages += 1
+        key = line_key(line, self._server_ids, self._requests)
+        if key.what == END:
+            self._receive_end(key, line, link)
+            return
+        numbers = self._unmatched.get(key)
+        if numbers is None:
+            self._report_unexpected(key, line, "came, which the trace does not have")
+        elif not numbers:
+            self._report_unexpected(key, line, "came again")
+        elif key.what.startswith(ANSWER) and self._is_early(numbers):
+            why = "came before it was asked for, or again"
+            self._report_unexpected(key, line, why)
         else:
-            why = (
-                "came again"
-                if key in self._expected
-                else "came, which the trace does not have"
-            )
-            why = "came before it was asked for, or again" if expected else why
-            text = (came.data or b"").decode(errors="replace")
-            self.findings.append(Finding(self._passed, f"{what} {why}: {text[:200]}"))
-            self._came[self._passed].append(came)
+            self._match(numbers.popleft(), key, line)
 
-    def _end(
-        self, expected: deque[int], stream: Any, link: Link, surprising: bool
+    def _receive_end(self, key: LineKey, line: Line, link: Link) -> None:
+        """Handle the end of a stream, or of the whole conversation."""
+        findings = len(self.findings)
+        position = self._position
+        numbers = self._unmatched.get(key) or deque()
+        is_too_soon = self._is_end_too_soon(key.stream, numbers)
+        if numbers:
+            self._match(numbers.popleft(), key, line)
+        self._give_up(self._plan.end, f"never came: {link.end_reason}", key.stream)
+        # If the end already led to other findings, those are enough.
+        if is_too_soon and len(self.findings) == findings:
+            what = f"{link.end_reason}, before the client did"
+            self.findings.append(Finding(position, what))
+
+    def _is_end_too_soon(self, stream: int | UnsetType, numbers: deque[int]) -> bool:
+        """Return whether a stream must not end yet.
+
+        `numbers` are the lines of the trace that end the stream.
+        """
+        if stream in self._may_end:
+            return False
+        if stream is UNSET:
+            return self._is_early(numbers)
+        return not numbers
+
+    def _is_early(self, numbers: deque[int]) -> bool:
+        """Return whether the first of these lines comes after the next one to send."""
+        return len(numbers) > 0 and numbers[0] >= self._next_sent
+
+    def _give_up(
+        self, before: int, why: str, stream: int | UnsetType | None = None
     ) -> None:
-        """A stream has ended, or all of it."""
-        known, passed = len(self.findings), self._passed
-        if expected:
-            self._match(
-                expected.popleft(),
-                END,
-                Line(t=0, sender="server", stream=stream, ends=True),
-            )
-        self._give_up(len(self.trace.lines) + _FIRST, f"never came: {link.end}", stream)
-        if surprising and stream not in self._may_end and len(self.findings) == known:
-            self.findings.append(Finding(passed, f"{link.end}, before the client did"))
+        """Report awaited lines as missing, of one stream or (None) of all."""
+        for number, key in list(self._awaited.items()):
+            is_of_stream = stream is None or key.stream == stream
+            if number >= before or not is_of_stream:
+                continue
+            self.findings.append(Finding(number, f"{key.what} {why}"))
+            del self._awaited[number]
+            if not self.patient or stream is UNSET:
+                self.stopped = True
 
-    def _match(self, number: int, what: str, came: Line) -> None:
-        self._open.pop(number, None)
-        stream = self._lines[number].stream
-        for request in {
-            self._request(self._lines[number].content),
-            stream if stream in self._posts else "",
-        } - {""}:
-            if (latest := self._latest.get(request, 0)) > number:
-                self.findings.append(
-                    Finding(
-                        number, f"{what} came behind line {latest}, of the same request"
-                    )
-                )
+    def _report_unexpected(self, key: LineKey, line: Line, why: str) -> None:
+        text = (line.data or b"").decode(errors="replace")
+        what = f"{key.what} {why}: {text[:200]}"
+        self.findings.append(Finding(self._position, what))
+        self._updates[self._position].append(line)
+
+    # Comparing
+
+    def _match(self, number: int, key: LineKey, line: Line) -> None:
+        """Compare a received line with a line of the trace that has the same key."""
+        self._awaited.pop(number, None)
+        self._check_order(number, key)
+        self._requests.note_answer(self._plan.server_lines[number].content)
+        self._position = max(self._position, number)
+        self._compare(number, line)
+
+    def _check_order(self, number: int, key: LineKey) -> None:
+        """Check that a line comes after those before it that belong to its request."""
+        for request in self._requests_of(self._plan.server_lines[number]):
+            latest = self._latest.get(request, 0)
+            if latest > number:
+                what = f"{key.what} came behind line {latest}, of the same request"
+                self.findings.append(Finding(number, what))
             self._latest[request] = max(latest, number)
-        self._passed = max(self._passed, number)
-        self._compare(number, came)
 
-    def _request(self, message: Any) -> str:
-        """The id of the request that a server's message belongs to."""
-        if at(message, ["method"]) is ABSENT:
-            id = shown(at(message, ["id"]))
-            self._owed.discard(id)
-            return id if id in self._asked else ""
-        token, subscription = (
-            at(message, ["params", "progressToken"]),
-            at(message, ["params", "_meta", SUBSCRIPTION]),
-        )
-        return (
-            self._tokens.get(shown(token), "")
-            if token is not ABSENT
-            else shown(subscription).removeprefix(NOTHING)
-        )
+    def _requests_of(self, line: Line) -> list[str | int | UnsetType]:
+        """Return the JSON-RPC and the HTTP request that a server's line belongs to."""
+        requests: list[str | int | UnsetType] = []
+        request = self._requests.request_of(line.content)
+        if request is not None:
+            requests.append(request)
+        if line.stream in self._plan.post_streams:
+            requests.append(line.stream)
+        return requests
 
-    def _compare(self, number: int, came: Line) -> None:
-        recorded = self.trace.lines[number - _FIRST]
-        old, new = _parts(self._lines[number]), _parts(came)
-        if isinstance(old.get("message"), list) and isinstance(
-            new.get("message"), list
-        ):  # the order says nothing
-            order = [self._words(part) for part in old["message"]]
-            new["message"].sort(key=lambda part: order.index(self._words(part)))
-        ignored: list[Place] = [
-            ("message", *parts(pointer)) for pointer in self.trace.header.ignore
-        ]
-        chosen = _chosen(old.get("message"), ("message",))
-        for place in [("http", "headers", "mcp-session-id"), ("event", "id"), *chosen]:
-            was, is_now = at(old, place), at(new, place)
-            if (
-                place[-1] == "id"
-                and at(old, (*place[:-1], "method")) is ABSENT
-                and shown(was) in self._asked
-            ):
-                continue  # an answer's, which the client has chosen
-            if was is not ABSENT and isinstance(is_now, str | int):
-                ignored.append(place)
-                if was != is_now:
-                    self._new[shown(was)], self._old[shown(is_now)] = is_now, was
-        found = list(differences(old, new, ignored))
-        self.findings += [
-            Finding(number, str(one.place[0]), one._replace(place=one.place[1:]))
-            for one in found
-        ]
+    def _compare(self, number: int, line: Line) -> None:
+        """Compare the contents of a received line with those in the trace."""
+        recorded = _compared_fields(self._plan.server_lines[number])
+        received = _compared_fields(line)
+        self._order_batch(recorded.get("message"), received.get("message"))
+        chosen = self._server_ids.learn(recorded, received, self._requests)
+        ignored = [*self._plan.ignored, *chosen]
+        found = list(differences(recorded, received, ignored))
+        self._report_differences(number, found)
+        updated = self.trace.lines[number - FIRST_LINE]
         if found:
-            kept = (
-                _parts(recorded, all=True)
-                | dict.fromkeys(old, ABSENT)
-                | merged(old, new, ignored)
-            )
-            whole = msgspec.json.encode(
-                {name: value for name, value in kept.items() if value is not ABSENT}
-            )
-            recorded = msgspec.json.decode(whole, type=Line)
-        self._came[number].insert(0, recorded)
+            fields = merged(recorded, received, ignored)
+            updated = _with_fields(updated, recorded, fields)
+        self._updates[number].insert(0, updated)
 
-    def updated(self) -> Trace:
-        """The trace as it would be with what came."""
-        lines = [*self._came[1]]
-        for number, line in enumerate(self.trace.lines, _FIRST):
-            if number not in self._lines or line.sender == "client":
-                lines.append(line)
-            lines += self._came[number]
-        return structs.replace(self.trace, lines=lines)
+    def _report_differences(self, number: int, found: list[Difference]) -> None:
+        for difference in found:
+            field, *rest = difference.location
+            below = difference._replace(location=tuple(rest))
+            self.findings.append(Finding(number, str(field), below))
+
+    def _order_batch(self, recorded: JsonValue, received: JsonValue) -> None:
+        """Put the messages of a received batch into the order of the recorded one.
+
+        The order of a batch has no meaning.
+        """
+        if not isinstance(recorded, list) or not isinstance(received, list):
+            return
+        order = [describe(part, ServerIds(), ClientRequests()) for part in recorded]
+
+        def position(message: JsonValue) -> int:
+            return order.index(describe(message, self._server_ids, self._requests))
+
+        received.sort(key=position)
 
 
-def _parts(line: Line, *, all: bool = False) -> dict[str, Any]:
-    """A line as JSON; what is compared of it, or all."""
-    whole: dict[str, Any] = msgspec.json.decode(encode(line))
-    return {name: value for name, value in whole.items() if all or name in COMPARED}
+def _without_data(lines: dict[int, Line]) -> dict[int, Line]:
+    """Return the lines that end something, without their data, which has been sent."""
+    ends = {}
+    for number, line in lines.items():
+        if line.ends:
+            ends[number] = structs.replace(line, message=UNSET, raw=UNSET)
+    return ends
+
+
+def _compared_fields(line: Line) -> Json:
+    """Return a line's fields that are compared, as JSON."""
+    fields: Json = msgspec.json.decode(encode(line))
+    return {name: value for name, value in fields.items() if name in COMPARED}
+
+
+def _with_fields(line: Line, old: Json, new: Json) -> Line:
+    """Return a line with new fields in place of the old ones."""
+    fields: Json = msgspec.json.decode(encode(line))
+    for name in old:
+        del fields[name]
+    fields.update(new)
+    return msgspec.json.decode(msgspec.json.encode(fields), type=Line)

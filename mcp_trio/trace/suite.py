@@ -1,49 +1,63 @@
-"""Many traces on many transports: what is replayed where, a few at once, and what is said of it."""
+"""Replay many traces over many transports, report what differs, and update traces."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import trio
 from msgspec import Struct, structs
 
 from ..load_spec import UsageError, what_and_where
-from .compare import Difference, shown
+from .compare import Difference, json_text
 from .diagram import paint, printable
 from .format import Trace, Transport, read
 from .replay import LINE_BY_LINE, TIMEOUT, Finding, Replay, holds_on, ways
 from .targets import Target, reachable
 
+# The number of replays that run at a time.
 AT_ONCE = 8
-RED, GREEN, BOLD = 31, 32, 1
+# ANSI codes of text attributes.
+BOLD = 1
+RED = 31
+GREEN = 32
 
 
 class Result(Struct):
-    """What became of one trace."""
+    """The result of replaying one trace."""
 
     path: Path
     replays: list[Replay] = []
-    # Why it could not be run.
+    # Why the trace, or a replay of it, could not be run.
     problems: list[str] = []
 
     @property
     def findings(self) -> list[Finding]:
-        """Those of all replays, each once."""
-        return list(
-            {
-                repr(finding): finding
-                for run in self.replays
-                for finding in run.findings
-            }.values()
-        )
+        """The findings of all replays, without duplicates."""
+        findings = {}
+        for replay in self.replays:
+            for finding in replay.findings:
+                # Findings have JSON values, which cannot be hashed.
+                findings[repr(finding)] = finding
+        return list(findings.values())
+
+
+class _Job(NamedTuple):
+    """A replay that has to be run."""
+
+    result: Result
+    replay: Replay
+    target: Target
+
+
+# Selecting and running
 
 
 def files(places: Iterable[Path]) -> list[Path]:
-    """The traces that are named, and those in the folders that are. Raises UsageError."""
+    """Return the traces at these paths, which may be folders. Raises UsageError."""
     found: list[Path] = []
     for place in places:
         inside = sorted(place.rglob("*.jsonl")) if place.is_dir() else [place]
@@ -54,18 +68,33 @@ def files(places: Iterable[Path]) -> list[Path]:
 
 
 def server_of(trace: Trace) -> str:
-    """The target that a trace names, if it is a file or a module. Raises UsageError."""
+    """Return the target that a trace names, if it is safe to use. Raises UsageError.
+
+    A file or a module is. A command or a URL is not: a trace that came from elsewhere
+    should not choose which program runs.
+    """
     server = trace.header.server
-    file, py, _ = server.partition(".py")
-    is_module = all(part.isidentifier() for part in server.replace(":", ".").split("."))
-    if os.path.isfile(file + py) if py else is_module:
+    if _is_file_or_module(server):
         return server
-    said = (
-        f"was recorded from {server!r}, which is neither a file here nor a module"
-        if server
-        else "names no server"
-    )
-    raise UsageError(f"{trace.path}: {said}; give a target")
+    if server:
+        problem = (
+            f"was recorded from {server!r}, which is neither a file here nor a module"
+        )
+    else:
+        problem = "names no server"
+    raise UsageError(f"{trace.path}: {problem}; give a target")
+
+
+def _is_file_or_module(server: str) -> bool:
+    stem, suffix, _ = server.partition(".py")
+    if suffix:
+        return os.path.isfile(stem + suffix)
+    names = server.replace(":", ".").split(".")
+    return all(name.isidentifier() for name in names)
+
+
+def _no_progress(done: int, total: int) -> None:
+    """Ignore how far the replays are."""
 
 
 async def replay_all(
@@ -74,177 +103,235 @@ async def replay_all(
     over: Sequence[Transport] = (),
     timeout: float = TIMEOUT,
     patient: bool = False,
-    progress: Callable[[int, int], None] = lambda done, all: None,
+    progress: Callable[[int, int], None] = _no_progress,
 ) -> list[Result]:
-    """Replay each trace on each of the transports that it and its target have."""
-    results = [Result(path) for path in paths]
-    jobs: list[tuple[Result, Replay, Target]] = []
-    for result in results:
+    """Replay each trace over each transport that it and its target have.
+
+    With no target, each trace is replayed against the server that it names. `over`
+    limits the transports. `progress` is called after each replay, with the number of
+    replays done and the number of all.
+    """
+    results = []
+    jobs: list[_Job] = []
+    for path in paths:
+        result = Result(path)
+        results.append(result)
         try:
-            trace = read(result.path)
-            to = server_of(trace) if target is None else target
-            if not any(line.sender == "client" for line in trace.lines):
-                raise UsageError(
-                    f"{result.path}: its client says nothing, so that there is nothing to replay"
-                )
+            trace = read(path)
+            place = server_of(trace) if target is None else target
+            _check_that_client_speaks(trace)
         except UsageError as problem:
             result.problems.append(str(problem))
             continue
-        on = [
-            one
-            for one in holds_on(trace)
-            if one in reachable(to) and (not over or one in over)
-        ]
-        result.replays = [
-            Replay(trace, one, way, timeout, patient)
-            for one in on
-            for way in ways(trace, one)
-        ]
-        jobs += [(result, run, to) for run in result.replays]
-    waiting, done = iter(jobs), 0
+        for transport in _transports(trace, place, over):
+            for way in ways(trace, transport):
+                replay = Replay(trace, transport, way, timeout, patient)
+                result.replays.append(replay)
+                jobs.append(_Job(result, replay, place))
+    await _run(jobs, progress)
+    return results
+
+
+def _check_that_client_speaks(trace: Trace) -> None:
+    if not any(line.sender == "client" for line in trace.lines):
+        raise UsageError(
+            f"{trace.path}: its client says nothing, so that there is nothing to replay"
+        )
+
+
+def _transports(
+    trace: Trace, target: Target, over: Sequence[Transport]
+) -> list[Transport]:
+    """Return the transports to replay a trace over, limited to `over` if given."""
+    transports = []
+    for transport in holds_on(trace):
+        is_chosen = not over or transport in over
+        if is_chosen and transport in reachable(target):
+            transports.append(transport)
+    return transports
+
+
+async def _run(jobs: Sequence[_Job], progress: Callable[[int, int], None]) -> None:
+    """Run all replays, a few at a time."""
+    waiting = iter(jobs)
+    done = 0
 
     async def work() -> None:
         nonlocal done
-        for result, run, to in waiting:
-            try:
-                await run.against(to)
-            except Exception as error:
-                result.replays.remove(run)
-                result.problems.append(
-                    f"{result.path}: could not be replayed over {run.over}: {_why(error)}"
-                )
+        for job in waiting:
+            await _run_one(job)
             done += 1
             progress(done, len(jobs))
 
     async with trio.open_nursery() as nursery:
         for _ in range(AT_ONCE):
             nursery.start_soon(work)
-    return results
+
+
+async def _run_one(job: _Job) -> None:
+    result, replay, target = job
+    try:
+        await replay.against(target)
+    except Exception as error:
+        result.replays.remove(replay)
+        result.problems.append(
+            f"{result.path}: could not be replayed over {replay.over}: {_why(error)}"
+        )
 
 
 def _why(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return (
-        str(error) if isinstance(error, UsageError | OSError) else what_and_where(error)
-    )
+    if isinstance(error, UsageError | OSError):
+        return str(error)
+    return what_and_where(error)
 
 
-# What is said of it
+# Reporting
 
 
 def told(result: Result, *, colour: bool = False) -> Iterator[str]:
-    """Each difference, with the lines and the transports where it was seen, and what could not be run."""
-    painted = partial(paint, colour=colour)
+    """Yield the lines of a report: each finding, then what could not be run."""
     for finding in result.findings:
-        line, what, difference = finding
-        place, seen = (
-            f"{result.path}:{line}:",
-            _seen([run for run in result.replays if finding in run.findings]),
-        )
-        if difference is None:
-            yield f"{painted(place, BOLD)} {printable(what)} ({seen})"
-            continue
-        path = printable(
-            difference.path if what == "message" else what + difference.path[1:]
-        )
-        old, new = map(printable, difference.values())
-        yield (
-            f"{painted(f'{place} {path}', BOLD)} {difference.kind}".rstrip()
-            + f" ({seen})"
-        )
-        yield f"    {painted(f'- {old}', RED)}"
-        yield f"    {painted(f'+ {new}', GREEN)}"
-    yield from map(printable, dict.fromkeys(result.problems))
+        yield from _report(result, finding, colour=colour)
+    for problem in dict.fromkeys(result.problems):
+        yield printable(problem)
 
 
-def _seen(runs: list[Replay]) -> str:
-    """On which transports, and where not in all ways, in which."""
+def _report(result: Result, finding: Finding, *, colour: bool) -> Iterator[str]:
+    """Yield the lines about one finding, with the transports that have it."""
+    place = f"{result.path}:{finding.line}:"
+    seen = _seen([replay for replay in result.replays if finding in replay.findings])
+    difference = finding.difference
+    if difference is None:
+        place = paint(place, BOLD, colour=colour)
+        yield f"{place} {printable(finding.what)} ({seen})"
+        return
+    path = difference.path
+    if finding.what != "message":
+        path = finding.what + path.removeprefix("$")
+    words = [paint(f"{place} {printable(path)}", BOLD, colour=colour)]
+    if difference.kind:
+        words.append(difference.kind)
+    words.append(f"({seen})")
+    yield " ".join(words)
+    old, new = difference.values()
+    yield "    " + paint(f"- {printable(old)}", RED, colour=colour)
+    yield "    " + paint(f"+ {printable(new)}", GREEN, colour=colour)
+
+
+def _seen(replays: list[Replay]) -> str:
+    """Name the transports of replays, with the ways of sending if not all are there."""
+    ways_by_transport: dict[Transport, list[str]] = {}
+    for replay in replays:
+        ways_by_transport.setdefault(replay.over, []).append(replay.way)
     words = []
-    for over in dict.fromkeys(run.over for run in runs):
-        these = [run.way for run in runs if run.over == over]
-        all_of_them = over != "stdio" or len(these) >= len(ways(runs[0].trace, over))
-        words.append(over if all_of_them else f"{over} {' and '.join(these)}")
+    for over, seen in ways_by_transport.items():
+        if len(seen) < len(ways(replays[0].trace, over)):
+            words.append(f"{over} {' and '.join(seen)}")
+        else:
+            words.append(over)
     return ", ".join(words)
 
 
 def summary(results: Sequence[Result]) -> str:
-    """All of it in one line."""
-    replays = [run for result in results for run in result.replays]
+    """Return one line about all results."""
+    replays = [replay for result in results for replay in result.replays]
+    messages = sum(replay.messages for replay in replays)
     findings = sum(len(result.findings) for result in results)
-    failed = sum(bool(result.problems) for result in results)
-    left_out = sum(not result.replays and not result.problems for result in results)
-    messages = sum(run.messages for run in replays)
-    counts = [
+    failed = 0
+    left_out = 0
+    for result in results:
+        if result.problems:
+            failed += 1
+        elif not result.replays:
+            left_out += 1
+    parts = [
         _count(len(results), "trace"),
         _count(len(replays), "replay"),
         _count(messages, "message"),
+        _count(findings, "difference") if findings else "no differences",
     ]
-    counts.append(_count(findings, "difference") if findings else "no differences")
-    counts += [f"{_count(failed, 'trace')} could not be run"] * bool(failed)
-    return ", ".join(
-        [
-            *counts,
-            *[f"{_count(left_out, 'trace')} left out, of other transports"]
-            * bool(left_out),
-        ]
-    )
+    if failed:
+        parts.append(f"{_count(failed, 'trace')} could not be run")
+    if left_out:
+        parts.append(f"{_count(left_out, 'trace')} left out, of other transports")
+    return ", ".join(parts)
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str) -> str:
+    if number != 1:
+        noun += "s"
+    return f"{number:,} {noun}"
 
 
-# What is changed by it
+# Changing traces
 
 
 def update(result: Result) -> bool:
-    """Write what came in the place of what was recorded, unless the conversation came to no end."""
-    runs = [
-        run
-        for run in result.replays
-        if run.way == LINE_BY_LINE and run.findings and not run.stopped
-    ]
-    if not runs:
+    """Rewrite a trace with the lines received; return whether that was necessary.
+
+    A replay that stopped early is not used. A replay over the transport of the
+    recording is preferred.
+    """
+    candidates = [replay for replay in result.replays if _can_update(replay)]
+    if not candidates:
         return False
-    recorded = [run for run in runs if run.over == run.trace.header.transport]
-    write(result.path, (recorded or runs)[0].updated())
+    chosen = candidates[0]
+    for replay in candidates:
+        if replay.over == replay.trace.header.transport:
+            chosen = replay
+            break
+    write(result.path, chosen.updated())
     return True
 
 
+def _can_update(replay: Replay) -> bool:
+    if replay.way != LINE_BY_LINE or replay.stopped:
+        return False
+    return len(replay.findings) > 0
+
+
 def stabilise(first: Result, second: Result) -> list[Difference]:
-    """Have a trace ignore from now on what differed from one replay to another; those places."""
+    """Make a trace ignore all that differs between two results, and return that.
+
+    Both results are of the same trace.
+    """
     replays = [*first.replays, *second.replays]
-    seen: dict[str, list[Difference]] = {}
-    for run in replays:
-        for line, what, difference in run.findings:
-            if (
-                difference is not None
-                and what == "message"
-                and len(difference.place) > 1
-            ):
-                seen.setdefault(f"{line} {difference.path}", []).append(difference)
-    unstable = [
-        found
-        for found in seen.values()
-        if len(found) < len(replays) or len({shown(f.new) for f in found}) > 1
-    ]
-    places = {found[0].pointer: found[0] for found in unstable}
-    if places:
+    ignored: dict[str, Difference] = {}
+    for seen in _differences_by_place(replays):
+        # One that every replay has, with the same value, is a stable difference.
+        values = {json_text(difference.new) for difference in seen}
+        if len(seen) < len(replays) or len(values) > 1:
+            ignored[seen[0].pointer] = seen[0]
+    if ignored:
         trace = replays[0].trace
-        header = structs.replace(trace.header, ignore=[*trace.header.ignore, *places])
+        header = structs.replace(trace.header, ignore=[*trace.header.ignore, *ignored])
         write(first.path, structs.replace(trace, header=header))
+    return list(ignored.values())
+
+
+def _differences_by_place(replays: Iterable[Replay]) -> list[list[Difference]]:
+    """Return the differences within messages, those at the same place together."""
+    places: dict[tuple[int, str], list[Difference]] = {}
+    for replay in replays:
+        for line, what, difference in replay.findings:
+            if difference is None or what != "message":
+                continue
+            if len(difference.location) > 1:
+                places.setdefault((line, difference.path), []).append(difference)
     return list(places.values())
 
 
 def write(path: Path, trace: Trace) -> None:
-    """Replace a file by a trace, or leave it as it is."""
-    path = path.resolve()  # not a link to it
-    beside = path.with_name(f".{path.name}.new")
+    """Replace a file with a trace. If that fails, the file is left as it is."""
+    # Replace the file that a symbolic link leads to, not the link.
+    path = path.resolve()
+    temporary = path.with_name(f".{path.name}.new")
     try:
-        beside.write_bytes(trace.dump())
+        temporary.write_bytes(trace.dump())
         with suppress(FileNotFoundError):
-            beside.chmod(path.stat().st_mode)
-        beside.replace(path)
+            temporary.chmod(path.stat().st_mode)
+        temporary.replace(path)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

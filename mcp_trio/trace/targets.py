@@ -1,22 +1,22 @@
-"""What a trace is replayed against, and how it is reached: a server in this process, a command, or a URL."""
+"""Targets: what a trace can be replayed against, and how to reach each of them.
+
+A target is a server object, a SPEC that a server is loaded from, the command of a
+server, or a URL. A server object or SPEC is served by this process: on pipes for
+stdio, and on a port of its own for the other transports.
+"""
 
 from __future__ import annotations
 
 import math
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    suppress,
-)
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import trio
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from ..auth.principal import owner
 from ..client.client import Wire
@@ -26,181 +26,245 @@ from ..client.stdio import LineWire, start
 from ..client.target import is_url, transport_of
 from ..client.transports import WIRES
 from ..load_spec import UsageError, load
+from ..protocol.types import Json
 from ..server.app import Server
 from ..server.serve_conversation import serve_conversation
 from ..transports.http.server import serve_http
 from ..transports.stdio import open_wire
 from ..transports.websocket import serve_websocket
-from .format import Line, Sender, Trace, Transport, line
+from .format import Http, Line, Sender, Trace, Transport
+from .format import line as line_of
 from .sniffer import Connection
 
 OpenWire = Callable[[], AbstractAsyncContextManager[Wire | LineWire]]
-# A SPEC or a URL; a command; a server itself.
+# The number of a stream. UNSET is the conversation's only or first one.
+Stream = int | UnsetType
+# A SPEC or a URL; a command; a server object.
 Target = str | list[str] | Server
-# Bytes from which on a line goes in as many pieces as this, where shorter ones go byte by byte.
+# A line is written byte by byte up to this many bytes, and in as many pieces above.
 LONG = 4096
-# Seconds in which a server has to let a client in.
+# Seconds that a server has to open a conversation.
 TO_OPEN = 10.0
 
 
 class Link:
-    """What a replay needs of a transport; what the server has said is in `come`."""
+    """A replay's connection to its target.
 
-    end = "the server has ended the conversation"
+    Everything that the server sends is put into `received`, as lines of a trace.
+    """
+
+    end_reason = "the server has ended the conversation"
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
-        self._put, self.come = trio.open_memory_channel[Line](math.inf)
+        self._put, self.received = trio.open_memory_channel[Line](math.inf)
         self._start = trio.current_time()
-        self._ends: dict[
-            Any, Callable[[], None]
-        ] = {}  # what ends each stream from this side
+        # By stream: what ends it from this side.
+        self._ends: dict[Stream, Callable[[], None]] = {}
 
     async def send(self, line: Line) -> None:
-        """Put on the wire what a client's line says."""
+        """Send a client's line."""
         raise NotImplementedError
 
     async def end_input(self) -> None:
-        """Show the server, where it can be shown, that nothing more will be sent."""
+        """End every stream, to show the server that nothing more will be sent."""
         for end in self._ends.values():
             end()
 
-    def note(self, sender: Sender, data: bytes | None = None, **parts: Any) -> None:
-        """Something has come."""
-        self._put.send_nowait(
-            line(trio.current_time() - self._start, sender, data, **parts)
+    def note(
+        self,
+        sender: Sender,
+        data: bytes | None = None,
+        *,
+        stream: Stream = UNSET,
+        http: Http | UnsetType = UNSET,
+        event: dict[str, str] | UnsetType = UNSET,
+        raw: str | UnsetType = UNSET,
+        ends: bool = False,
+    ) -> None:
+        """Add something that the server sent to `received`, as a line."""
+        received = line_of(
+            trio.current_time() - self._start,
+            sender,
+            data,
+            stream=stream,
+            http=http,
+            event=event,
+            raw=raw,
+            ends=ends,
         )
+        self._put.send_nowait(received)
 
 
-class Wires(Link):
-    """Messages; with a wire for each stream that the trace names."""
+class MessageLink(Link):
+    """A link that carries messages over any transport, on a wire for each stream."""
 
     def __init__(
         self, nursery: trio.Nursery, open_wire: OpenWire, byte_by_byte: bool
     ) -> None:
         super().__init__(nursery)
-        self._open = open_wire
+        self._open_wire = open_wire
         self._byte_by_byte = byte_by_byte
-        self._wires: dict[Any, Wire | LineWire] = {}
+        self._wires: dict[Stream, Wire | LineWire] = {}
 
-    async def open(self, stream: Any = UNSET) -> None:
-        """Open another wire. Raises UsageError."""
+    async def open(self, stream: Stream = UNSET) -> None:
+        """Open the wire of a stream. Raises UsageError."""
         try:
             with trio.fail_after(TO_OPEN):
-                self._wires[stream], self._ends[stream] = await self._nursery.start(
-                    self._read, stream
-                )
+                await self._nursery.start(self._read, stream)
         except trio.TooSlowError:
             raise UsageError(
                 f"there is somebody, but no conversation within {TO_OPEN:g} s"
             ) from None
 
     async def send(self, line: Line) -> None:
-        """Send a message, or let what a line ends end."""
+        """Send a line's message, and end its stream if the line does."""
         if line.stream not in self._wires:
             await self.open(line.stream)
         wire = self._wires[line.stream]
-        if line.data is not None and self._byte_by_byte and isinstance(wire, LineWire):
-            data, size = line.data + b"\n", 1 + len(line.data) // LONG
-            for at in range(0, len(data), size):
-                wire.write(data[at : at + size])
-        elif line.data is not None:
-            wire.send(line.data)
+        if line.data is not None:
+            if self._byte_by_byte and isinstance(wire, LineWire):
+                _write_in_pieces(wire, line.data)
+            else:
+                wire.send(line.data)
         if line.ends:
             self._ends[line.stream]()
 
     async def _read(
-        self,
-        stream: Any,
-        *,
-        task_status: trio.TaskStatus[tuple[Wire, Callable[[], None]]],
+        self, stream: Stream, *, task_status: trio.TaskStatus[None]
     ) -> None:
+        """Open a wire and note its messages, until one side ends it."""
         with trio.CancelScope() as scope:
-            async with self._open() as wire:
-                task_status.started(
-                    (
-                        wire,
-                        wire.end_input if isinstance(wire, LineWire) else scope.cancel,
-                    )
-                )
+            async with self._open_wire() as wire:
+                self._wires[stream] = wire
+                if isinstance(wire, LineWire):
+                    self._ends[stream] = wire.end_input
+                else:
+                    self._ends[stream] = scope.cancel
+                task_status.started()
                 while messages := await wire.receive():
                     for message in messages:
                         self.note("server", message, stream=stream)
-                with trio.move_on_after(1):
-                    if isinstance(wire, LineWire) and wire.process:
-                        self.end += f" (its process ended with exit code {await wire.process.wait()})"
+                if isinstance(wire, LineWire):
+                    await self._note_exit_code(wire)
         self.note("server", ends=True, stream=stream)
         if isinstance(wire, LineWire):
             self._put.close()
 
+    async def _note_exit_code(self, wire: LineWire) -> None:
+        """Add the exit code of the server's process to the reason for the end."""
+        if wire.process is None:
+            return
+        with trio.move_on_after(1):
+            code = await wire.process.wait()
+            self.end_reason += f" (its process ended with exit code {code})"
 
-class Exchanges(Link):
-    """HTTP as it was recorded: each request in its own words, on a connection of its own; read as the recorder does."""
+
+def _write_in_pieces(wire: LineWire, message: bytes) -> None:
+    data = message + b"\n"
+    size = 1 + len(message) // LONG
+    for index in range(0, len(data), size):
+        wire.write(data[index : index + size])
+
+
+class HttpLink(Link):
+    """A link that repeats recorded HTTP requests, each on a connection of its own.
+
+    The responses are read by the code that records them.
+    """
 
     def __init__(self, nursery: trio.Nursery, url: str, trace: Trace) -> None:
         super().__init__(nursery)
-        posts = [
-            line.http.path.partition("?")[0]
-            for line in trace.lines
-            if line.http and line.http.method == "POST"
-        ]
-        self._recorded, self._endpoint = (
-            max(posts, key=posts.count, default=""),
-            target_of(url),
-        )
+        self._recorded_path = _endpoint_of(trace)
+        self._path = target_of(url)
         self._connections = Connections(url)
 
     async def send(self, line: Line) -> None:
         """Send a request, or close its connection."""
         if not line.ends:
-            self._ends[line.stream] = await self._nursery.start(self._exchange, line)
+            await self._nursery.start(self._exchange, line)
         elif line.stream in self._ends:
             self._ends[line.stream]()
 
     async def _exchange(
-        self, line: Line, *, task_status: trio.TaskStatus[Callable[[], None]]
+        self, line: Line, *, task_status: trio.TaskStatus[None]
     ) -> None:
+        """Send a request and note its response, until one side ends it."""
         stream = await self._connections.connect()
-        know_nothing = dict  # takes what a recorder would put into its header
-        seen = Connection(
-            self.note,
-            know_nothing,
-            self._connections.authority.decode(),
-            cast(Any, iter([line.stream])),
-        )
-        seen.ask(line.http.method if line.http else "")
-        with suppress(trio.BrokenResourceError):  # an answer can have come all the same
+        tap = self._tap(line)
+        # A server may answer without reading all of the request.
+        with suppress(trio.BrokenResourceError):
             await stream.send_all(self._request(line))
         with trio.CancelScope() as scope, suppress(trio.BrokenResourceError):
-            task_status.started(scope.cancel)
-            while seen.waiting and (chunk := await stream.receive_some()):
-                seen.server(bytes(chunk))
+            self._ends[line.stream] = scope.cancel
+            task_status.started()
+            while tap.waiting:
+                chunk = await stream.receive_some()
+                if not chunk:
+                    break
+                tap.server(bytes(chunk))
         if not scope.cancelled_caught:
-            seen.server(b"")
+            tap.server(b"")
         await trio.aclose_forcefully(stream)
 
+    def _tap(self, line: Line) -> Connection:
+        """Return the recorder's reader for the response to a request."""
+
+        def know(**facts: object) -> None:
+            """Ignore facts that a recorder would write into the header of its trace."""
+
+        tap = Connection(
+            self.note,
+            know,
+            self._connections.authority.decode(),
+            cast(Iterator[int], iter([line.stream])),
+        )
+        tap.ask(line.http.method if line.http else "")
+        return tap
+
     def _request(self, line: Line) -> bytes:
+        """Return the bytes of a recorded request, for this target."""
         data = line.data or b""
         if not line.http:
+            # These bytes were sent instead of HTTP.
             return data
+        path = line.http.path
+        if path.partition("?")[0] == self._recorded_path:
+            path = self._path
         headers = {"host": self._connections.authority.decode()}
-        headers |= {name.lower(): value for name, value in line.http.headers.items()}
+        for name, value in line.http.headers.items():
+            headers[name.lower()] = value
         if data or line.http.method == "POST":
             headers["content-length"] = str(len(data))
-        path = (
-            self._endpoint
-            if line.http.path.partition("?")[0] == self._recorded
-            else line.http.path
-        )
-        lines = [
-            f"{line.http.method} {path} HTTP/1.1",
-            *(f"{name}: {headers[name]}" for name in headers),
-        ]
-        return "".join(f"{one}\r\n" for one in [*lines, ""]).encode("latin-1") + data
+        head = f"{line.http.method} {path} HTTP/1.1\r\n"
+        for name, value in headers.items():
+            head += f"{name}: {value}\r\n"
+        head += "\r\n"
+        return head.encode("latin-1") + data
+
+
+def _endpoint_of(trace: Trace) -> str:
+    """Return the path that a trace has the most POST requests to, if any."""
+    requests = [line.http for line in trace.lines if isinstance(line.http, Http)]
+    paths = [
+        request.path.partition("?")[0]
+        for request in requests
+        if request.method == "POST"
+    ]
+    return max(paths, key=paths.count, default="")
+
+
+class VerbatimHttpWire(HttpWire):
+    """An HTTP wire that passes on every message, and adds no errors of its own."""
+
+    def _fail(self, ids: list[Json], what: str, body: bytes = b"") -> None:
+        ids.clear()
+        if body:
+            self.put(body)
 
 
 def reachable(target: Target) -> tuple[Transport, ...]:
-    """The transports that lead to a target."""
+    """Return the transports that lead to a target."""
     if isinstance(target, list):
         return ("stdio",)
     if isinstance(target, Server) or not is_url(target):
@@ -211,64 +275,78 @@ def reachable(target: Target) -> tuple[Transport, ...]:
 @asynccontextmanager
 async def open_link(
     target: Target, over: Transport, trace: Trace, *, byte_by_byte: bool = False
-) -> AsyncIterator[Wires | Exchanges]:
-    """A way to a target over a transport, for one replay of a trace. Raises UsageError, OSError."""
-    async with AsyncExitStack() as at_end:
-        if over != "stdio" and not is_url(target):
-            target = await at_end.enter_async_context(
-                on_a_port(cast(str | Server, target), over)
-            )
-        if is_url(target):  # whether anybody is there at all: not each wire tells
-            await trio.aclose_forcefully(await Connections(str(target)).connect())
-        nursery = await at_end.enter_async_context(trio.open_nursery())
-        at_end.callback(nursery.cancel_scope.cancel)
-        if over == trace.header.transport == "http":
-            yield Exchanges(nursery, str(target), trace)
-            return
-        on_stdio = (
-            partial(start, patience=0) if isinstance(target, list) else _in_process
-        )
-        opens = {**WIRES, "stdio": on_stdio, "http": partial(open_http, kind=Faithful)}
-        wires = Wires(nursery, partial(cast(Any, opens[over]), target), byte_by_byte)
-        await wires.open()
-        yield wires
+) -> AsyncIterator[Link]:
+    """Open a link to a target, for one replay. Raises UsageError, OSError."""
+    async with _served(target, over) as place:
+        if is_url(place):
+            await _check_that_it_listens(str(place))
+        async with trio.open_nursery() as nursery:
+            if over == trace.header.transport == "http":
+                yield HttpLink(nursery, str(place), trace)
+            else:
+                link = MessageLink(nursery, _opener(place, over), byte_by_byte)
+                await link.open()
+                yield link
+            nursery.cancel_scope.cancel()
 
 
-class Faithful(HttpWire):
-    """HTTP that hands on what the server has said, and nothing of its own."""
+@asynccontextmanager
+async def _served(target: Target, over: Transport) -> AsyncIterator[Target]:
+    """Give a server that is in this process a URL, if the transport needs one."""
+    if over == "stdio" or isinstance(target, list) or is_url(target):
+        yield target
+        return
+    async with on_a_port(target, over) as url:
+        yield url
 
-    def _fail(self, ids: list[Any], what: str, body: bytes = b"") -> None:
-        ids.clear()
-        if body:
-            self.put(body)
+
+async def _check_that_it_listens(url: str) -> None:
+    """Connect once: not every wire raises an error if it cannot. Raises OSError."""
+    stream = await Connections(url).connect()
+    await trio.aclose_forcefully(stream)
+
+
+def _opener(target: Target, over: Transport) -> OpenWire:
+    """Return the function that opens a wire to a target."""
+    if isinstance(target, list):
+        return partial(start, target, patience=0)
+    if over == "stdio":
+        return partial(_in_process, target)
+    url = cast(str, target)
+    if over == "http":
+        return partial(open_http, url, kind=VerbatimHttpWire)
+    return partial(WIRES[over], url, "")
 
 
 def fresh(target: str | Server) -> Server:
-    """The server that a SPEC names, loaded anew, so that nothing is left in it of a run before."""
+    """Return the server that a SPEC names, loaded again.
+
+    Each replay gets a new one, so that no state is left from another replay.
+    """
     if isinstance(target, Server):
         return target
     for name in (target, target.rpartition(":")[0]):
         sys.modules.pop(name, None)
     server = load(target)
-    sys.path[:] = dict.fromkeys(
-        sys.path
-    )  # each time it was loaded its folder was put there
+    # Loading adds the folder of the SPEC to the path each time.
+    sys.path[:] = dict.fromkeys(sys.path)
     return server
 
 
 @asynccontextmanager
 async def _in_process(target: str | Server) -> AsyncIterator[LineWire]:
-    """A server on pipes, as if it were a process of its own."""
+    """Serve a server on pipes, as if it were a process of its own."""
     server = fresh(target)
-    theirs_in, ours_out = os.pipe()
-    ours_in, theirs_out = os.pipe()
+    server_input, client_output = os.pipe()
+    client_input, server_output = os.pipe()
 
     async def serve() -> None:
-        with os.fdopen(theirs_in), os.fdopen(theirs_out, "w"):
-            async with open_wire(theirs_in, theirs_out) as wire:
+        with os.fdopen(server_input), os.fdopen(server_output, "w"):
+            async with open_wire(server_input, server_output) as wire:
                 await serve_conversation(server, wire, owner(), transport="stdio")
 
-    stdin, stdout = trio.lowlevel.FdStream(ours_out), trio.lowlevel.FdStream(ours_in)
+    stdin = trio.lowlevel.FdStream(client_output)
+    stdout = trio.lowlevel.FdStream(client_input)
     async with stdin, stdout, server.running(), trio.open_nursery() as nursery:
         wire = LineWire(stdin, stdout)
         nursery.start_soon(serve)
@@ -281,13 +359,16 @@ async def _in_process(target: str | Server) -> AsyncIterator[LineWire]:
 async def on_a_port(
     target: str | Server, over: Transport = "http"
 ) -> AsyncIterator[str]:
-    """A server on a port of its own: the URL that leads there over a transport."""
-    server, stopping = fresh(target), trio.Event()
+    """Serve a server on a free port, and yield the URL for a transport."""
+    server = fresh(target)
+    stopping = trio.Event()
     upgrade = partial(serve_websocket, server, stopping=stopping)
+    serve = partial(
+        serve_http, server, "127.0.0.1", 0, stopping=stopping, upgrade=upgrade
+    )
     async with server.running(), trio.open_nursery() as nursery:
-        serve = partial(
-            serve_http, server, "127.0.0.1", 0, stopping=stopping, upgrade=upgrade
-        )
         [(host, port)] = await nursery.start(serve)
-        yield f"{'ws' if over == 'ws' else 'http'}://{host}:{port}/{'sse' if over == 'sse' else 'mcp'}"
+        scheme = "ws" if over == "ws" else "http"
+        path = "sse" if over == "sse" else "mcp"
+        yield f"{scheme}://{host}:{port}/{path}"
         nursery.cancel_scope.cancel()

@@ -1,0 +1,214 @@
+"""Plan a replay: derive from a trace which lines to send and to expect.
+
+Lines are known by their number in the trace's file: the header is line 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict, deque
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from msgspec import UNSET, UnsetType, structs
+
+from .compare import ABSENT, Location, json_text, parse_pointer, value_at
+from .format import Http, JsonValue, Line, Trace, Transport
+from .identifiers import SUBSCRIPTION_ID, ClientRequests, ServerIds
+
+FIRST_LINE = 2
+
+# The kinds of server lines that are not messages.
+HEAD = "the head of a response"
+EVENT = "an event without a message"
+NO_JSON = "what is no JSON"
+END = "the end"
+# An answer is described by this and its id.
+ANSWER = "the answer to "
+
+# Where a notification names its subject, below `params`.
+_SUBJECTS = (
+    ("progressToken",),
+    ("_meta", SUBSCRIPTION_ID),
+    ("uri",),
+    ("requestId",),
+)
+
+
+class LineKey(NamedTuple):
+    """The key that a server's line is matched by: its stream and a description.
+
+    A received line is matched with the first line of the trace that has the same key
+    and has not been matched before.
+    """
+
+    stream: int | UnsetType
+    what: str
+
+
+@dataclass(frozen=True)
+class ReplayPlan:
+    """What to send and what to expect.
+
+    A client's line is sent when every awaited line with a lower number has come.
+    """
+
+    # The lines to send, by number.
+    client_lines: dict[int, Line]
+    # The lines that the server may send, and their keys.
+    server_lines: dict[int, Line]
+    server_keys: dict[int, LineKey]
+    # The numbers of those that it has to send.
+    awaited: list[int]
+    # The streams of POST requests. All lines on one of them belong to its request.
+    post_streams: set[int | UnsetType]
+    # The streams that the server may end before the client does.
+    may_end: set[int | UnsetType]
+    # The locations, within a line, that the header tells to ignore.
+    ignored: list[Location]
+    # One more than the number of the last line.
+    end: int
+
+    def numbers_by_key(self) -> dict[LineKey, deque[int]]:
+        """Return the numbers of the server's lines that each key matches, in order."""
+        numbers: dict[LineKey, deque[int]] = defaultdict(deque)
+        for number, key in self.server_keys.items():
+            numbers[key].append(number)
+        return dict(numbers)
+
+
+def plan_replay(trace: Trace, over: Transport) -> ReplayPlan:
+    """Plan a replay over a transport."""
+    client_lines: dict[int, Line] = {}
+    server_lines: dict[int, Line] = {}
+    for number, line in _lines_over(trace, over).items():
+        if line.sender == "client":
+            client_lines[number] = line
+        else:
+            server_lines[number] = line
+    client_ends = _client_ends(client_lines)
+    server_keys = {}
+    for number, line in server_lines.items():
+        server_keys[number] = line_key(line, ServerIds(), ClientRequests())
+    return ReplayPlan(
+        client_lines=client_lines,
+        server_lines=server_lines,
+        server_keys=server_keys,
+        awaited=_awaited(server_lines, client_ends),
+        post_streams=_post_streams(client_lines),
+        may_end=_may_end(client_ends),
+        ignored=[("message", *parse_pointer(rule)) for rule in trace.header.ignore],
+        end=FIRST_LINE + len(trace.lines),
+    )
+
+
+def _lines_over(trace: Trace, over: Transport) -> dict[int, Line]:
+    """Return the lines of a trace as they are over a transport, by number.
+
+    Over the transport that it was recorded on, a trace of HTTP or WebSocket is
+    replayed as it is. Otherwise only its messages are.
+    """
+    numbered = dict(enumerate(trace.lines, FIRST_LINE))
+    if over == trace.header.transport and over in ("http", "ws"):
+        return numbered
+    lines = {}
+    for number, line in numbered.items():
+        # stdio has one stream, so its end is the end of the conversation.
+        ends = line.ends and line.stream is UNSET and over == "stdio"
+        if ends or line.data is not None:
+            lines[number] = structs.replace(
+                line, stream=UNSET, http=UNSET, event=UNSET, ends=ends
+            )
+    return lines
+
+
+def _client_ends(client_lines: dict[int, Line]) -> dict[int | UnsetType, int]:
+    """Return, by stream, the number of the line that ends it from the client's side."""
+    ends = {}
+    for number, line in client_lines.items():
+        if line.ends:
+            ends[line.stream] = number
+    return ends
+
+
+def _awaited(
+    server_lines: dict[int, Line], client_ends: dict[int | UnsetType, int]
+) -> list[int]:
+    """Return the numbers of the lines that the server has to send.
+
+    How much a server still sends on a stream that the client ends is up to chance.
+    """
+    awaited = []
+    for number, line in server_lines.items():
+        ended = client_ends.get(line.stream, math.inf)
+        if line.stream is UNSET or number < ended:
+            awaited.append(number)
+    return awaited
+
+
+def _post_streams(client_lines: dict[int, Line]) -> set[int | UnsetType]:
+    return {
+        line.stream
+        for line in client_lines.values()
+        if isinstance(line.http, Http) and line.http.method == "POST"
+    }
+
+
+def _may_end(client_ends: dict[int | UnsetType, int]) -> set[int | UnsetType]:
+    """Return the streams that the server may end before the client does.
+
+    Where the client ends a stream, which side is first is up to chance. The whole
+    conversation (UNSET) is different: the client is first if the trace says that it
+    ends it.
+    """
+    streams = set(client_ends)
+    if UNSET in streams:
+        streams.remove(UNSET)
+    else:
+        streams.add(UNSET)
+    return streams
+
+
+def line_key(line: Line, ids: ServerIds, requests: ClientRequests) -> LineKey:
+    """Return the key of a server's line."""
+    if line.http:
+        what = HEAD
+    elif line.message:
+        what = describe(line.content, ids, requests)
+    elif line.raw is not UNSET:
+        what = NO_JSON
+    elif line.event:
+        what = EVENT
+    else:
+        what = END
+    return LineKey(line.stream, what)
+
+
+def describe(message: JsonValue, ids: ServerIds, requests: ClientRequests) -> str:
+    """Say in words what a server's message is, with the identifiers of the trace.
+
+    For a message of the trace itself, `ids` and `requests` are empty.
+    """
+    if isinstance(message, list):
+        parts = [describe(part, ids, requests) for part in message]
+        return f"a batch: {', '.join(sorted(parts))}"
+    method = value_at(message, ["method"])
+    id = value_at(message, ["id"])
+    if method is ABSENT:
+        return _describe_answer(id, ids, requests)
+    if id is not ABSENT:
+        return f"the question {method}"
+    words = [str(method)]
+    for location in _SUBJECTS:
+        subject = value_at(message, ["params", *location])
+        if subject is not ABSENT:
+            words.append(json_text(ids.to_recorded(subject)))
+    return " about ".join(words)
+
+
+def _describe_answer(id: JsonValue, ids: ServerIds, requests: ClientRequests) -> str:
+    if not requests.includes(id):
+        id = ids.to_recorded(id)
+    if id is None or id is ABSENT:
+        return "an error without an id"
+    return f"{ANSWER}{json_text(id)}"
