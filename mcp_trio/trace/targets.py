@@ -19,10 +19,10 @@ import trio
 from msgspec import UNSET
 
 from ..auth.principal import owner
-from ..client.client import Wire
-from ..client.http import HttpWire, open_http
+from ..client.client import ClientWire
+from ..client.http import open_http
 from ..client.http_connection import Connections, target_of
-from ..client.stdio import LineWire, start
+from ..client.stdio import LineWire, open_stdio
 from ..client.target import is_url, transport_of
 from ..client.transports import WIRES
 from ..load_spec import UsageError, load
@@ -34,7 +34,7 @@ from ..transports.websocket import serve_websocket
 from .format import Line, Sender, Trace, Transport, line
 from .sniffer import Connection
 
-OpenWire = Callable[[], AbstractAsyncContextManager[Wire | LineWire]]
+OpenWire = Callable[[], AbstractAsyncContextManager[ClientWire | LineWire]]
 # A SPEC or a URL; a command; a server itself.
 Target = str | list[str] | Server
 # Bytes from which on a line goes in as many pieces as this, where shorter ones go byte by byte.
@@ -81,7 +81,7 @@ class Wires(Link):
         super().__init__(nursery)
         self._open = open_wire
         self._byte_by_byte = byte_by_byte
-        self._wires: dict[Any, Wire | LineWire] = {}
+        self._wires: dict[Any, ClientWire | LineWire] = {}
 
     async def open(self, stream: Any = UNSET) -> None:
         """Open another wire. Raises UsageError."""
@@ -113,7 +113,7 @@ class Wires(Link):
         self,
         stream: Any,
         *,
-        task_status: trio.TaskStatus[tuple[Wire, Callable[[], None]]],
+        task_status: trio.TaskStatus[tuple[ClientWire, Callable[[], None]]],
     ) -> None:
         with trio.CancelScope() as scope:
             async with self._open() as wire:
@@ -226,21 +226,12 @@ async def open_link(
             yield Exchanges(nursery, str(target), trace)
             return
         on_stdio = (
-            partial(start, patience=0) if isinstance(target, list) else _in_process
+            partial(open_stdio, patience=0) if isinstance(target, list) else _in_process
         )
-        opens = {**WIRES, "stdio": on_stdio, "http": partial(open_http, kind=Faithful)}
+        opens = {**WIRES, "stdio": on_stdio, "http": partial(open_http, verbatim=True)}
         wires = Wires(nursery, partial(cast(Any, opens[over]), target), byte_by_byte)
         await wires.open()
         yield wires
-
-
-class Faithful(HttpWire):
-    """HTTP that hands on what the server has said, and nothing of its own."""
-
-    def _fail(self, ids: list[Any], what: str, body: bytes = b"") -> None:
-        ids.clear()
-        if body:
-            self.put(body)
 
 
 def fresh(target: str | Server) -> Server:
