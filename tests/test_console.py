@@ -809,8 +809,8 @@ def test_beside_stdio_it_does_not_touch_the_wire(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_without_it_nothing_of_it_is_imported() -> None:
     code = (
-        "import sys, io, mcp_trio.cli\n"
-        "mcp_trio.cli.main(['run', '--stdio'])\n"
+        "import sys\nfrom mcp_trio.cli.main import main\n"
+        "main(['run', '--stdio'])\n"
         "print({'quart', 'quart_trio', 'hypercorn', 'mcp_trio.console'} & set(sys.modules), file=sys.stderr)"
     )
     done = subprocess.run(
