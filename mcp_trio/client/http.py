@@ -209,7 +209,7 @@ class HttpWire:
             async with request as response:
                 if not exchange.opens_session:
                     exchange.accepted.set()
-                if await self._is_refused(exchange, response):
+                if await self._fail_if_refused(exchange, response):
                     return False
                 with suppress(trio.BrokenResourceError):
                     async for event in response.events(exchange.parser):
@@ -242,8 +242,10 @@ class HttpWire:
             arguments = self._mirrors.get(tool, [])
         return mirrored(message, arguments) or self._session
 
-    async def _is_refused(self, exchange: _ClientExchange, response: Response) -> bool:
-        """Return whether a response has no messages to read, and fail its requests."""
+    async def _fail_if_refused(
+        self, exchange: _ClientExchange, response: Response
+    ) -> bool:
+        """Fail the requests if the response has no messages to read. Return whether."""
         if exchange.body:
             if response.status < 400:
                 return False
