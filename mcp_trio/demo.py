@@ -1,6 +1,6 @@
-"""The demo server: one of everything, working offline. It can be read as an example of how a server is written.
+"""The demo server: one of everything, working offline.
 
-Its weather is a small sample and its databases are made up: nothing here is true of today.
+Read it as an example of a server. The weather and the databases are sample data.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import zlib
 from datetime import UTC, datetime
 from itertools import count
 from time import monotonic
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import trio
 from msgspec import Meta, Struct
@@ -33,14 +33,21 @@ from . import (
     __version__,
 )
 
+if TYPE_CHECKING:
+    import sqlite3
+
 server = Server(
     "mcp_trio demo",
     __version__,
     title="mcp_trio demo",
-    instructions="Everything here is sample data that is built in. Nothing is looked up, and nothing can be changed.",
+    instructions=(
+        "Everything here is sample data that is built in. "
+        "Nothing is looked up, and nothing can be changed."
+    ),
 )
 
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+JSON = "application/json"
 
 # Cities
 
@@ -76,20 +83,31 @@ SAMPLE = {
 
 
 def find_city(location: str, failure: type[Exception] = ToolError) -> City:
-    """The city of a name or zip code, in small letters or large. Raises `failure`, which names those that there are."""
-    wanted = location.strip().casefold()
+    """Return the city with a name or zip code, ignoring case.
+
+    Raises `failure`, with a message that names the cities of the sample.
+    """
+    folded = location.strip().casefold()
     for city in SAMPLE.values():
-        if wanted in (city.name.casefold(), city.zip_code.casefold()):
+        if folded in (city.name.casefold(), city.zip_code.casefold()):
             return city
     known = ", ".join(f"{city.name} ({city.zip_code})" for city in SAMPLE.values())
     raise failure(f"There is no {location!r} in the sample; it has {known}")
 
 
-@server.tool(title="Weather Information Provider", annotations=READS)
+# Without `description`, clients are shown the first part of the docstring.
+@server.tool(
+    title="Weather Information Provider",
+    description=(
+        "Get current weather information for a location. "
+        "It comes from a small built-in sample of cities."
+    ),
+    annotations=READS,
+)
 async def get_weather(
     location: str, units: Literal["metric", "imperial"] = "imperial"
 ) -> str:
-    """Get current weather information for a location. It comes from a small built-in sample of cities.
+    """Get current weather information for a location, as text.
 
     Args:
         location: City name or zip code
@@ -97,15 +115,28 @@ async def get_weather(
     """
     city = find_city(location)
     celsius = city.weather.temperature
-    temperature = (
-        f"{celsius:g}°C" if units == "metric" else f"{celsius * 9 / 5 + 32:.0f}°F"
-    )
-    return f"Current weather in {city.name}:\nTemperature: {temperature}\nConditions: {city.weather.conditions}"
+    if units == "metric":
+        temperature = f"{celsius:g}°C"
+    else:
+        temperature = f"{celsius * 9 / 5 + 32:.0f}°F"
+    lines = [
+        f"Current weather in {city.name}:",
+        f"Temperature: {temperature}",
+        f"Conditions: {city.weather.conditions}",
+    ]
+    return "\n".join(lines)
 
 
-@server.tool(title="Weather Data Retriever", annotations=READS)
+@server.tool(
+    title="Weather Data Retriever",
+    description=(
+        "Get current weather data for a location. "
+        "It comes from a small built-in sample of cities."
+    ),
+    annotations=READS,
+)
 async def get_weather_data(location: str) -> Weather:
-    """Get current weather data for a location. It comes from a small built-in sample of cities.
+    """Get current weather data for a location, as structured content.
 
     Args:
         location: City name or zip code
@@ -137,23 +168,24 @@ async def embed_city(location: str) -> EmbeddedResource:
         location: City name or zip code
     """
     city = find_city(location)
-    return EmbeddedResource(
-        TextContents(city_uri(city), describe(city), mime_type="text/plain")
-    )
-
-
-JSON = "application/json"
+    contents = TextContents(city_uri(city), describe(city), mime_type="text/plain")
+    return EmbeddedResource(contents)
 
 
 def city_uri(city: City) -> str:
-    """The URI under which a city can be read."""
+    """Return the URI of a city's resource."""
     return "cities://" + city.name.replace(" ", "%20")
 
 
 def describe(city: City) -> str:
-    """A city in words."""
-    weather, place = city.weather, f"{city.name}, {city.country}"
-    return f"{place}: {weather.temperature:g}°C, {weather.conditions}, humidity {weather.humidity:g}%"
+    """Describe a city in words."""
+    weather = city.weather
+    facts = [
+        f"{weather.temperature:g}°C",
+        weather.conditions,
+        f"humidity {weather.humidity:g}%",
+    ]
+    return f"{city.name}, {city.country}: {', '.join(facts)}"
 
 
 @server.resource("cities://{name}", mime_type=JSON)
@@ -168,28 +200,56 @@ async def city(name: str) -> City:
 
 DATABASES = {
     "users": """
-        CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT, city TEXT);
+        CREATE TABLE users (
+            id INTEGER PRIMARY KEY,
+            name TEXT,
+            city TEXT
+        );
         INSERT INTO users (name, city) VALUES
-            ('Ada', 'London'), ('Grace', 'New York'), ('Edsger', 'Berlin'), ('Barbara', 'San Francisco'),
+            ('Ada', 'London'),
+            ('Grace', 'New York'),
+            ('Edsger', 'Berlin'),
+            ('Barbara', 'San Francisco'),
             ('Wangari', 'Nairobi');
     """,
     "products": """
-        CREATE TABLE products (id INTEGER PRIMARY KEY, name TEXT, price REAL, stock INTEGER);
+        CREATE TABLE products (
+            id INTEGER PRIMARY KEY,
+            name TEXT,
+            price REAL,
+            stock INTEGER
+        );
         INSERT INTO products (name, price, stock) VALUES
-            ('Umbrella', 19.9, 120), ('Sun hat', 24.5, 40), ('Rain boots', 39.0, 0), ('Barometer', 89.0, 7);
+            ('Umbrella', 19.9, 120),
+            ('Sun hat', 24.5, 40),
+            ('Rain boots', 39.0, 0),
+            ('Barometer', 89.0, 7);
     """,
     "orders": """
-        CREATE TABLE orders (id INTEGER PRIMARY KEY, user_id INTEGER, product_id INTEGER, quantity INTEGER);
-        INSERT INTO orders (user_id, product_id, quantity) VALUES (1, 1, 2), (2, 2, 1), (1, 4, 1), (4, 1, 1), (5, 2, 3);
+        CREATE TABLE orders (
+            id INTEGER PRIMARY KEY,
+            user_id INTEGER,
+            product_id INTEGER,
+            quantity INTEGER
+        );
+        INSERT INTO orders (user_id, product_id, quantity) VALUES
+            (1, 1, 2),
+            (2, 2, 1),
+            (1, 4, 1),
+            (4, 1, 1),
+            (5, 2, 3);
     """,
 }
-MOST_ROWS = 100
-MOST_STEPS = 200_000  # of SQLite's machine: some milliseconds, but for steps that call costly functions
-SOME_STEPS = 200  # from one look whether it is enough to the next
-MOST_SECONDS = 0.5
-LONGEST_VALUE = (
-    4_000  # bytes; with the steps, it bounds the memory that a query can take
-)
+
+# What a query may return and use. Steps are those of SQLite's virtual machine: all of
+# them take a few milliseconds, unless they call costly functions. The bounds on steps
+# and on the size of a value, in bytes, also bound the memory that a query can use.
+MAX_ROWS = 100
+MAX_STEPS = 200_000
+MAX_SECONDS = 0.5
+MAX_VALUE = 4_000
+# How many steps SQLite takes from one check of the bounds to the next.
+STEPS_PER_CHECK = 200
 
 
 class Rows(Struct):
@@ -199,23 +259,32 @@ class Rows(Struct):
     rows: list[list[str | int | float | None]]
     truncated: Annotated[
         bool,
-        Meta(description=f"Whether there are more than the {MOST_ROWS} rows given"),
+        Meta(description=f"Whether there are more than the {MAX_ROWS} rows given"),
     ]
 
 
-@server.tool(annotations=READS)
+@server.tool(
+    description=(
+        "Execute a SQL query on the database. "
+        "It can only read: one SELECT, on built-in sample data.\n\n"
+        "Each database has one table, named like it: users (id, name, city), "
+        "products (id, name, price, stock),\n"
+        "orders (id, user_id, product_id, quantity)."
+    ),
+    annotations=READS,
+)
 def query_database(
     query: str, database: Literal["users", "products", "orders"] = "users"
 ) -> Rows:
-    """Execute a SQL query on the database. It can only read: one SELECT, on built-in sample data.
+    """Execute a SQL query on one of the databases.
 
-    Each database has one table, named like it: users (id, name, city), products (id, name, price, stock),
-    orders (id, user_id, product_id, quantity).
+    This blocks, so it is not `async`: the server runs it in a worker thread.
 
     Args:
         query: SQL query to execute
         database: The database to execute it on
     """
+    # Imported here because it is heavy, and most clients do not query.
     import sqlite3
 
     connection = open_database(database)
@@ -223,24 +292,27 @@ def query_database(
         cursor = connection.execute(query)
         if cursor.description is None:
             raise ToolError("The query is empty; a SELECT is wanted")
-        found = cursor.fetchmany(MOST_ROWS + 1)
+        found = cursor.fetchmany(MAX_ROWS + 1)
     except (sqlite3.Error, sqlite3.Warning, ValueError) as problem:
         raise ToolError(explain(str(problem))) from None
     finally:
         connection.close()
-    rows = [
-        [value.hex() if isinstance(value, bytes) else value for value in row]
-        for row in found[:MOST_ROWS]
-    ]
     return Rows(
-        [column[0] for column in cursor.description],
-        rows,
-        truncated=len(found) > MOST_ROWS,
+        columns=[column[0] for column in cursor.description],
+        rows=[as_json(row) for row in found[:MAX_ROWS]],
+        truncated=len(found) > MAX_ROWS,
     )
 
 
-def open_database(name: str) -> Any:
-    """A fresh copy of a sample database, which can be read and no more, and for a short time only."""
+def as_json(
+    row: tuple[str | int | float | bytes | None, ...],
+) -> list[str | int | float | None]:
+    """Return a row's values as JSON can hold them: bytes become hexadecimal digits."""
+    return [value.hex() if isinstance(value, bytes) else value for value in row]
+
+
+def open_database(name: str) -> sqlite3.Connection:
+    """Open a fresh copy of a database. It can be read, for a short time."""
     import sqlite3
 
     allowed = {
@@ -249,24 +321,27 @@ def open_database(name: str) -> Any:
         sqlite3.SQLITE_FUNCTION,
         sqlite3.SQLITE_RECURSIVE,
     }
+    deadline = monotonic() + MAX_SECONDS
+    checks = count(1)
+
+    def authorize(action: int, *details: str | None) -> int:
+        return sqlite3.SQLITE_OK if action in allowed else sqlite3.SQLITE_DENY
+
+    def must_stop() -> bool:
+        steps = next(checks) * STEPS_PER_CHECK
+        return steps > MAX_STEPS or monotonic() > deadline
+
     connection = sqlite3.connect(":memory:")
     connection.executescript(DATABASES[name])
     connection.execute("PRAGMA query_only = ON")
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
-    connection.set_authorizer(
-        lambda action, *_: (
-            sqlite3.SQLITE_OK if action in allowed else sqlite3.SQLITE_DENY
-        )
-    )
-    ends, steps = monotonic() + MOST_SECONDS, count(SOME_STEPS, SOME_STEPS)
-    connection.set_progress_handler(
-        lambda: next(steps) > MOST_STEPS or monotonic() > ends, SOME_STEPS
-    )
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE)
+    connection.set_authorizer(authorize)
+    connection.set_progress_handler(must_stop, STEPS_PER_CHECK)
     return connection
 
 
 def explain(problem: str) -> str:
-    """SQLite's message, said so that it can be understood where it cannot be by itself."""
+    """Rephrase a message of SQLite's that would not be understood by itself."""
     if problem == "interrupted":
         return "The query takes too long; ask for less"
     if "authoriz" in problem:
@@ -333,42 +408,57 @@ async def play_tone(hertz: Annotated[float, Meta(ge=50, le=3000)] = 440.0) -> Au
 
 
 def png(size: int) -> bytes:
-    """A square picture, as a PNG file."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return (
-            struct.pack(">I", len(data))
-            + kind
-            + data
-            + struct.pack(">I", zlib.crc32(kind + data))
-        )
-
-    shades = [255 * x // size for x in range(size)]
-    line = b"\0" + b"".join(
-        bytes([shade, 96 + shade // 4, 255 - shade]) for shade in shades
+    """Return a square picture as a PNG file."""
+    line = bytearray([0])  # Each line begins with the number of its filter: none.
+    for x in range(size):
+        shade = 255 * x // size
+        line += bytes([shade, 96 + shade // 4, 255 - shade])
+    depth = 8
+    rgb = 2
+    header = struct.pack(">IIBBBBB", size, size, depth, rgb, 0, 0, 0)
+    pixels = zlib.compress(bytes(line) * size)
+    signature = b"\x89PNG\r\n\x1a\n"
+    return b"".join(
+        [
+            signature,
+            png_chunk(b"IHDR", header),
+            png_chunk(b"IDAT", pixels),
+            png_chunk(b"IEND", b""),
+        ]
     )
-    header = struct.pack(">IIBBBBB", size, size, 8, 2, 0, 0, 0)
-    pieces = [(b"IHDR", header), (b"IDAT", zlib.compress(line * size)), (b"IEND", b"")]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*piece) for piece in pieces)
+
+
+def png_chunk(kind: bytes, data: bytes) -> bytes:
+    """Return a part of a PNG file, with its length and its checksum."""
+    length = struct.pack(">I", len(data))
+    checksum = struct.pack(">I", zlib.crc32(kind + data))
+    return length + kind + data + checksum
 
 
 def wav(hertz: float, rate: int = 8000) -> bytes:
-    """A short tone, as a WAV file: one channel of 8 bits."""
-    count = rate // 5
-    samples = bytes(
-        round(128 + 60 * math.sin(2 * math.pi * hertz * at / rate))
-        for at in range(count)
-    )
+    """Return a short tone as a WAV file: one channel, with 8 bits per sample."""
+    samples = bytearray()
+    for at in range(rate // 5):
+        level = math.sin(2 * math.pi * hertz * at / rate)
+        samples.append(round(128 + 60 * level))
+    pcm = 1
+    channels = 1
+    sample_size = 1
     header = struct.pack(
-        "<4sIHHIIHH4sI", b"fmt ", 16, 1, 1, rate, rate, 1, 8, b"data", count
+        "<4sIHHIIHH4sI",
+        b"fmt ",
+        16,
+        pcm,
+        channels,
+        rate,
+        rate * sample_size,
+        sample_size,
+        8 * sample_size,
+        b"data",
+        len(samples),
     )
-    return (
-        b"RIFF"
-        + struct.pack("<I", 4 + len(header) + count)
-        + b"WAVE"
-        + header
-        + samples
-    )
+    contents = b"WAVE" + header + samples
+    return b"RIFF" + struct.pack("<I", len(contents)) + contents
 
 
 # Asking the user
@@ -387,9 +477,11 @@ async def plan_trip(ctx: Context) -> str:
     answer = await ctx.elicit("Where would you like to travel?", Trip)
     if answer.content is None:
         return "No trip, then."
-    weather = find_city(answer.content.city).weather
+    trip = answer.content
+    weather = find_city(trip.city).weather
     clothes = "a coat" if weather.temperature < 18 else "light clothes"
-    return f"{answer.content.days} days in {answer.content.city}: {weather.conditions}. Pack {clothes}."
+    plan = f"{trip.days} days in {trip.city}: {weather.conditions}."
+    return f"{plan} Pack {clothes}."
 
 
 # Resources and prompts
@@ -398,9 +490,9 @@ async def plan_trip(ctx: Context) -> str:
 @server.resource("demo://about", mime_type="text/markdown")
 async def about() -> str:
     """What this server is."""
-    return "# mcp_trio demo\n\nOne of everything, on sample data.\n\n" + "".join(
-        f"- {describe(city)}\n" for city in SAMPLE.values()
-    )
+    heading = "# mcp_trio demo\n\nOne of everything, on sample data.\n\n"
+    items = [f"- {describe(city)}\n" for city in SAMPLE.values()]
+    return heading + "".join(items)
 
 
 @server.resource("demo://logo.png", mime_type="image/png")
@@ -420,7 +512,10 @@ async def write_postcard(
         mood: In which mood
     """
     weather = describe(find_city(city, InvalidParams))
-    return f"Write a {mood} postcard from {city}, of at most fifty words. Mention the weather: {weather}."
+    return (
+        f"Write a {mood} postcard from {city}, of at most fifty words. "
+        f"Mention the weather: {weather}."
+    )
 
 
 @server.prompt(title="Compare the weather")
@@ -431,12 +526,12 @@ async def compare_weather(first: str, second: str) -> list[PromptMessage]:
         first: One city
         second: Another city
     """
+    question = f"Which has the better weather, {first} or {second}?"
     cities = [find_city(name, InvalidParams) for name in (first, second)]
+    weather = "\n".join(describe(city) for city in cities)
     return [
-        PromptMessage(
-            "user", Text(f"Which has the better weather, {first} or {second}?")
-        ),
-        PromptMessage("assistant", Text("\n".join(describe(city) for city in cities))),
+        PromptMessage("user", Text(question)),
+        PromptMessage("assistant", Text(weather)),
         PromptMessage("user", Text("So, which one?")),
     ]
 
@@ -445,11 +540,12 @@ async def compare_weather(first: str, second: str) -> list[PromptMessage]:
 @server.complete("write_postcard", "city")
 @server.complete("compare_weather", "first")
 async def complete_city(value: str) -> list[str]:
-    """The cities whose names begin so."""
+    """Return the cities whose names begin with a value."""
     return [name for name in SAMPLE if name.casefold().startswith(value.casefold())]
 
 
 @server.complete("compare_weather", "second")
 async def complete_second(value: str, others: dict[str, str]) -> list[str]:
-    """The cities whose names begin so, but for the first."""
-    return [name for name in await complete_city(value) if name != others.get("first")]
+    """Return the cities whose names begin with a value, except the first city."""
+    names = await complete_city(value)
+    return [name for name in names if name != others.get("first")]

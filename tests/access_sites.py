@@ -22,7 +22,7 @@ from trio_websocket import wrap_client_stream
 
 from mcp_trio import Access, Context, Principal, Server
 from mcp_trio.client.client import ungrouped
-from mcp_trio.client.event_parser import Parser
+from mcp_trio.client.event_parser import EventParser
 from mcp_trio.transports.http.hypercorn_host import serve_hypercorn
 from mcp_trio.transports.http.server import serve_http
 from mcp_trio.transports.websocket import serve_websocket
@@ -115,7 +115,7 @@ class Bearer(Site):
                 request("GET", "/sse", {**self.own, "Accept": "text/event-stream"})
             )
             assert (await wire.head()).status == 200
-            parser = Parser()
+            parser = EventParser()
             stream = Legacy(self, wire, parser, (await wire.event(parser)).data)
             opening = {
                 "protocolVersion": "2024-11-05",
@@ -129,7 +129,9 @@ class Bearer(Site):
 class Legacy:
     """A stream of HTTP+SSE, and where its messages are posted to."""
 
-    def __init__(self, there: Bearer, wire: Wire, parser: Parser, path: str) -> None:
+    def __init__(
+        self, there: Bearer, wire: Wire, parser: EventParser, path: str
+    ) -> None:
         self.there, self.wire, self.parser, self.path = there, wire, parser, path
 
     async def post(self, body: Any, token: str | None = None) -> int:

@@ -16,7 +16,7 @@ import trio.testing
 from oracle import Oracle, available
 
 from mcp_trio import Server
-from mcp_trio.client.client import Answer, Client, talk
+from mcp_trio.client.client import AnswerCallback, Client, talk
 from mcp_trio.protocol.revisions import REVISIONS
 from mcp_trio.server.serve_conversation import serve_conversation
 from mcp_trio.transports.memory import MemoryWire
@@ -126,7 +126,7 @@ async def connect(
     revision: str = NEWEST,
     *,
     capabilities: Json | None = None,
-    answer: Answer | None = None,
+    answer: AnswerCallback | None = None,
 ) -> AsyncIterator[Client]:
     """A client whose session is open; what the server sends has to be right in every word."""
     line = Line()

@@ -9,7 +9,7 @@ from typing import Any
 import trio
 
 from mcp_trio import Context, Server
-from mcp_trio.client.event_parser import Event, Parser
+from mcp_trio.client.event_parser import EventParser, ServerSentEvent
 from mcp_trio.transports.http.hypercorn_host import serve_hypercorn
 from mcp_trio.transports.http.server import serve_http
 from mcp_trio.transports.websocket import serve_websocket
@@ -34,8 +34,8 @@ class Response:
         return json.loads(self.body)
 
     @property
-    def events(self) -> list[Event]:
-        return Parser().feed(self.body)
+    def events(self) -> list[ServerSentEvent]:
+        return EventParser().feed(self.body)
 
     @property
     def messages(self) -> list[Any]:
@@ -115,7 +115,7 @@ class Wire:
         await self.send(request(method, path, headers, body))
         return await self.response(bodiless=method == "HEAD")
 
-    async def event(self, parser: Parser) -> Event:
+    async def event(self, parser: EventParser) -> ServerSentEvent:
         """The next event with data of a stream whose head was read."""
         while True:
             chunk = await self.chunk()

@@ -23,7 +23,7 @@ from access_sites import (
 from http_wire import HEADERS, Signals, message, request
 
 from mcp_trio import Context, Server
-from mcp_trio.client.event_parser import Parser
+from mcp_trio.client.event_parser import EventParser
 from mcp_trio.transports.http.messages import Head, Reply
 from mcp_trio.transports.http.rules import MCP
 from mcp_trio.transports.http.service import Exchange, Service
@@ -215,7 +215,7 @@ async def test_cve_2026_52870_a_question_cannot_be_answered(host: str) -> None:
             )
         )
         await wire.head()
-        parser = Parser()
+        parser = EventParser()
         while not (event := await wire.event(parser)).data:
             pass
         question = json.loads(event.data)["id"]
@@ -247,7 +247,7 @@ async def test_cve_2026_52870_what_a_session_subscribes_to_cannot_be_changed(
         await wire.send(request("GET", "/mcp", {**session, **there.own}))
         await wire.head()
         there.server.resource_updated("notes://one")
-        assert json.loads((await wire.event(Parser())).data)["params"] == {
+        assert json.loads((await wire.event(EventParser())).data)["params"] == {
             "uri": "notes://one"
         }
 
@@ -270,7 +270,7 @@ async def test_cve_2026_52870_a_subscription_cannot_be_ended_by_its_id(
         }
         await wire.send(request("POST", "/mcp", headers, json.dumps(body).encode()))
         await wire.head()
-        parser = Parser()
+        parser = EventParser()
         await wire.event(parser)
         stateless = {
             "MCP-Protocol-Version": "2026-07-28",

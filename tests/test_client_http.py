@@ -10,10 +10,9 @@ import trio_websocket
 
 from mcp_trio import Context, Server
 from mcp_trio.client.client import talk
-from mcp_trio.client.errors import RemoteError, ServerGone
+from mcp_trio.client.errors import NotAMessage, RemoteError, ServerGone
 from mcp_trio.client.http import HttpWire
 from mcp_trio.client.http_connection import Connections
-from mcp_trio.client.messages import NotAMessage
 from mcp_trio.client.target import connect
 from mcp_trio.client.websocket import open_websocket
 from mcp_trio.transports.http.server import serve_http

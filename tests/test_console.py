@@ -23,13 +23,14 @@ from mcp_trio import Context, Server
 from mcp_trio.cli.main import main
 from mcp_trio.client.client import talk
 from mcp_trio.client.target import connect
-from mcp_trio.console import app
-from mcp_trio.console import message_tap as watch
+from mcp_trio.console import app, message_tap
+from mcp_trio.console import page as page_module
 from mcp_trio.console.app import Console, serve_console
 from mcp_trio.console.message_tap import MessageTap
 from mcp_trio.demo import Trip
 from mcp_trio.protocol.revisions import REVISIONS
 from mcp_trio.serve import serve
+from mcp_trio.server.conversation import Conversation, Sender
 from mcp_trio.testing import connect as connect_in_memory
 from mcp_trio.testing import replay
 from mcp_trio.trace.format import read
@@ -340,7 +341,7 @@ async def test_a_call_is_cancelled_before_it_has_begun() -> None:
 async def test_who_does_not_read_what_came_cannot_ask_for_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(app, "MOST_CALLS", 2)
+    monkeypatch.setattr(page_module, "MAX_CALLS", 2)
     async with console(make_server()) as there, there.page() as page:
         keys = [await page.begin("wait") for _ in range(2)]
         assert await page.post("request", key="more", method="ping") == 409
@@ -429,7 +430,7 @@ async def test_a_page_that_is_closed_is_gone_with_its_calls() -> None:
 
 
 async def test_pages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "MOST_PAGES", 2)
+    monkeypatch.setattr(app, "MAX_PAGES", 2)
     async with console(make_server()) as there, there.page(), there.page():
         assert (await there.send("GET", "/events", there.known)).status == 503
 
@@ -538,7 +539,7 @@ async def test_announcements_of_a_session_are_seen() -> None:
 async def test_who_is_too_slow_is_told_how_much_was_missed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watch, "MOST_MESSAGES", 10)
+    monkeypatch.setattr(message_tap, "MAX_MESSAGES", 10)
     server = make_server()
     async with console(server) as there:
         async with connect_in_memory(server) as client:
@@ -552,17 +553,17 @@ async def test_who_is_too_slow_is_told_how_much_was_missed(
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "MOST_BYTES", 1000)
-    watching = MessageTap()
-    pipes = watching.talk("stdio")
+    monkeypatch.setattr(message_tap, "MAX_BYTES", 1000)
+    tap = MessageTap()
+    pipes = tap.begin_conversation("stdio")
     for _ in range(100):
-        watching.note(pipes, "client", b"x" * 100)
-    assert len(watching.since(0, 1000)) == 10
-    assert watching.since(95, 3)[0].number == 96
-    assert watching.since(100, 3) == []
+        tap.note(pipes, "client", b"x" * 100)
+    assert len(tap.since(0, 1000)) == 10
+    assert tap.since(95, 3)[0].number == 96
+    assert tap.since(100, 3) == []
     for number in range(2000):
-        watching.visitor(b'{"params": {"clientInfo": {"name": "%d"}}}' % number)
-    assert len(watching._known) == watch.MOST_CLIENTS
+        tap.http_conversation(b'{"params": {"clientInfo": {"name": "%d"}}}' % number)
+    assert len(tap._known) == message_tap.MAX_CLIENTS
 
 
 async def test_a_long_message_is_cut_for_the_page_alone() -> None:
@@ -570,7 +571,7 @@ async def test_a_long_message_is_cut_for_the_page_alone() -> None:
         text = "x" * 100_000
         await page.call("echo", text=text)
         row = await page.row('"tools/call"')
-        assert len(row["text"]) == app.SHOWN < row["size"]
+        assert len(row["text"]) == page_module.SHOWN < row["size"]
         assert (row["head"]["method"], row["head"]["params"]) == ("tools/call", {})
         assert "head" not in page.rows[0]
         saved = await there.send("GET", f"/trace?talk={page.talk}", there.known)
@@ -652,6 +653,36 @@ async def test_a_server_without_a_console_is_not_watched() -> None:
     async with console(server):
         assert server.on_message is not None
     assert server.on_message is None
+
+
+async def test_an_observer_that_the_server_had_before_sees_everything_too() -> None:
+    server = make_server()
+    seen: list[tuple[str, str, bytes]] = []
+
+    def observer(conversation: Conversation, sender: Sender, data: bytes) -> None:
+        seen.append((conversation.transport, sender, data))
+
+    server.on_message = observer
+    async with console(server) as there, there.page() as page:
+        await page.call("echo", text="on the page")
+        async with connect_in_memory(server) as client:
+            await client.call_tool("echo", {"text": "in memory"})
+        await page.row('"content"', "in memory")
+    assert server.on_message is observer
+    for transport, text in (("console", b"on the page"), ("memory", b"in memory")):
+        senders = {one[1] for one in seen if one[0] == transport and text in one[2]}
+        assert senders == {"client", "server"}
+
+
+async def test_an_observer_that_is_set_meanwhile_stays() -> None:
+    server = make_server()
+
+    def observer(conversation: Conversation, sender: Sender, data: bytes) -> None:
+        pass
+
+    async with console(server):
+        server.on_message = observer
+    assert server.on_message is observer
 
 
 async def test_it_ends_in_order(capfd: pytest.CaptureFixture[str]) -> None:
@@ -778,8 +809,8 @@ def test_beside_stdio_it_does_not_touch_the_wire(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_without_it_nothing_of_it_is_imported() -> None:
     code = (
-        "import sys, io, mcp_trio.cli\n"
-        "mcp_trio.cli.main(['run', '--stdio'])\n"
+        "import sys\nfrom mcp_trio.cli.main import main\n"
+        "main(['run', '--stdio'])\n"
         "print({'quart', 'quart_trio', 'hypercorn', 'mcp_trio.console'} & set(sys.modules), file=sys.stderr)"
     )
     done = subprocess.run(

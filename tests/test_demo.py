@@ -220,13 +220,13 @@ async def test_a_query_gets_a_bounded_number_of_rows() -> None:
     query = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT {}) SELECT i FROM n"
     async with connect(demo.server) as client:
         exact = await value_of(
-            client, "query_database", query=query.format(demo.MOST_ROWS)
+            client, "query_database", query=query.format(demo.MAX_ROWS)
         )
         more = await value_of(
-            client, "query_database", query=query.format(demo.MOST_ROWS + 1)
+            client, "query_database", query=query.format(demo.MAX_ROWS + 1)
         )
-    assert (len(exact["rows"]), exact["truncated"]) == (demo.MOST_ROWS, False)
-    assert (len(more["rows"]), more["truncated"]) == (demo.MOST_ROWS, True)
+    assert (len(exact["rows"]), exact["truncated"]) == (demo.MAX_ROWS, False)
+    assert (len(more["rows"]), more["truncated"]) == (demo.MAX_ROWS, True)
 
 
 async def test_every_kind_of_value_comes_out_of_a_database() -> None:

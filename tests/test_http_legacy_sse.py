@@ -9,12 +9,12 @@ import trio
 from http_wire import HEADERS, Signals, Site, Wire, make_server, message, request, site
 from oracle import Oracle, needs_spec
 
-from mcp_trio.client.event_parser import Parser
+from mcp_trio.client.event_parser import EventParser
 
 
-async def opened(wire: Wire, version: str) -> tuple[Parser, str]:
+async def opened(wire: Wire, version: str) -> tuple[EventParser, str]:
     """A stream on which a session is open: what parses it, and where to post to."""
-    parser = Parser()
+    parser = EventParser()
     await wire.send(request("GET", "/sse", {"Accept": "text/event-stream"}))
     assert (await wire.head()).headers["content-type"] == "text/event-stream"
     event = await wire.event(parser)

@@ -7,7 +7,7 @@ import trio
 from http_wire import HEADERS, Signals, Site, Wire, make_server, message, request, site
 
 from mcp_trio import Context, Principal, Server
-from mcp_trio.client.event_parser import Parser
+from mcp_trio.client.event_parser import EventParser
 from mcp_trio.transports.http.event_stream import HIGH_WATER, HISTORY_BYTES, Stream
 from mcp_trio.transports.http.sessions import HttpSession, Sessions
 
@@ -185,7 +185,7 @@ async def test_announcements_come_on_the_stream_of_get() -> None:
             assert (await wire.head()).headers["content-type"] == "text/event-stream"
             await wire.chunk()
             there.server.remove_tool("add")
-            event = await wire.event(Parser())
+            event = await wire.event(EventParser())
             assert (
                 json.loads(event.data)["method"] == "notifications/tools/list_changed"
             )
@@ -201,12 +201,12 @@ async def test_of_two_streams_of_get_one_hears_and_the_other_takes_over() -> Non
                 await second.send(request("GET", "/mcp", session))
                 await second.head()
                 there.server.remove_tool("add")
-                assert (await second.event(Parser())).id == "0-1"
+                assert (await second.event(EventParser())).id == "0-1"
             await there.post(message("ping"), session)
             while b"mcp_streams 1" not in (await there.send("GET", "/metrics")).body:
                 pass
             there.server.remove_tool("echo")
-            assert (await first.event(Parser())).id == "0-2"
+            assert (await first.event(EventParser())).id == "0-2"
 
 
 @pytest.mark.parametrize("version", RESUMING)
@@ -217,7 +217,7 @@ async def test_who_was_cut_off_comes_back_for_the_rest(version: str) -> None:
         async with there.wire() as wire:
             await call(wire, session, "step_and_wait")
             await wire.head()
-            first = await wire.event(Parser())
+            first = await wire.event(EventParser())
         await there.modern("tools/list")
         assert not signals.cleaned.is_set()
         signals.go.set()
@@ -327,7 +327,7 @@ async def test_questions_are_answered_by_other_posts(streams: bool) -> None:
             await call(wire, asking, "where")
             if streams:
                 await wire.head()
-            parser = Parser()
+            parser = EventParser()
             await answer(
                 there, session, (await (wire if streams else news).event(parser)).data
             )
@@ -498,6 +498,6 @@ async def test_a_tool_can_let_the_connection_go_and_is_asked_for_the_rest() -> N
             await wire.head()
             assert await wire.chunk() == b"id: 0-0\ndata: \n\n"
             signals.go.set()
-            event = await wire.event(Parser())
+            event = await wire.event(EventParser())
             assert (event.id, json.loads(event.data)["id"]) == ("0-1", 5)
             assert await wire.chunk() == b""

@@ -28,7 +28,7 @@ from oracle import Oracle, needs_spec
 
 from mcp_trio import Limits, Principal, Server
 from mcp_trio.client.errors import RemoteError
-from mcp_trio.client.event_parser import Parser
+from mcp_trio.client.event_parser import EventParser
 from mcp_trio.client.target import connect as connect_to
 from mcp_trio.protocol.errors import TooManyCalls
 from mcp_trio.protocol.session import Call, Session
@@ -566,7 +566,7 @@ async def test_a_burst_over_http_and_sse() -> None:
     async with site(demo_like(rate="10/m")) as there, there.wire() as wire:
         await wire.send(http_request("GET", "/sse", {"Accept": "text/event-stream"}))
         await wire.head()
-        parser = Parser()
+        parser = EventParser()
         path = (await wire.event(parser)).data
         opening = {
             "protocolVersion": "2024-11-05",

@@ -39,7 +39,7 @@ from http_wire import (
 from trio_websocket import WebSocketConnection, wrap_client_stream
 
 from mcp_trio import Server
-from mcp_trio.client.event_parser import Parser
+from mcp_trio.client.event_parser import EventParser
 from mcp_trio.server.features.uri_template import UriTemplate
 from mcp_trio.server.serve_conversation import serve_conversation
 from mcp_trio.transports.stdio import open_wire
@@ -219,7 +219,7 @@ async def test_a_hundred_clients_with_one_id_over_http_and_sse(host: str) -> Non
 
     async def ask(nonce: str) -> Any:
         async with there.wire() as wire:
-            parser = Parser()
+            parser = EventParser()
             await wire.send(request("GET", "/sse", {"Accept": "text/event-stream"}))
             await wire.head()
             path = (await wire.event(parser)).data

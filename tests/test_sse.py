@@ -4,29 +4,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_trio.client.event_parser import Event, Parser
+from mcp_trio.client.event_parser import EventParser, ServerSentEvent
 from mcp_trio.transports.http import sse
 
 
 def test_what_is_written_is_read() -> None:
-    parser = Parser()
+    parser = EventParser()
     stream = (
         sse.encode_priming(b"1-0")
         + sse.COMMENT
         + sse.encode(b'{"a":1}', id=b"1-1")
         + sse.encode(b"{}")
     )
-    assert parser.feed(stream) == [Event('{"a":1}', id="1-1"), Event("{}", id="1-1")]
+    assert parser.feed(stream) == [
+        ServerSentEvent('{"a":1}', id="1-1"),
+        ServerSentEvent("{}", id="1-1"),
+    ]
 
 
 def test_a_priming_event_says_where_it_is_and_nothing_else() -> None:
-    parser = Parser()
+    parser = EventParser()
     assert parser.feed(sse.encode_priming(b"7-3")) == []
     assert parser.last_id == "7-3"
 
 
 def test_retry_is_heard_and_nonsense_is_not() -> None:
-    parser = Parser()
+    parser = EventParser()
     parser.feed(sse.encode_retry(500) + b"retry: soon\n\n")
     assert parser.retry == 500
 
@@ -43,7 +46,10 @@ def test_every_line_end_ends_a_line(end: bytes) -> None:
         b"",
         b"",
     ]
-    assert Parser().feed(end.join(lines)) == [Event("a\nb", "endpoint"), Event("c")]
+    assert EventParser().feed(end.join(lines)) == [
+        ServerSentEvent("a\nb", "endpoint"),
+        ServerSentEvent("c"),
+    ]
 
 
 @given(
@@ -60,8 +66,8 @@ def test_it_does_not_matter_where_the_bytes_are_cut(
         + b"\r\n"
         for text in texts
     )
-    whole = Parser().feed(stream)
-    parser, parts, rest = Parser(), [], stream
+    whole = EventParser().feed(stream)
+    parser, parts, rest = EventParser(), [], stream
     while rest:
         size = data.draw(st.integers(1, len(rest)))
         parts += parser.feed(rest[:size])

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httptools
 import msgspec
 
-from ..client.event_parser import Parser
+from ..client.event_parser import EventParser
 from ..client.http_connection import bearing, lines_of, target_of
 from ..load_spec import UsageError
 
@@ -267,7 +267,7 @@ class Http(SocketWire):
                 self._failure(f"HTTP {status}: {body[:200].decode(errors='replace')}")
             ]
         elif self.headers.get(b"content-type", b"").startswith(b"text/event-stream"):
-            self._come = [event.data.encode() for event in Parser().feed(body)]
+            self._come = [event.data.encode() for event in EventParser().feed(body)]
         else:
             self._come = [body]
         self._asked = None

@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 
 import trio
 
-from ..client.errors import RemoteError, ServerGone
-from ..client.messages import NotAMessage
+from ..client.errors import NotAMessage, RemoteError, ServerGone
 from ..client.target import is_url
 from ..load_spec import UsageError, did_you_mean, what_and_where
 from ..server.app import LIFESPAN_FAILED

@@ -1,23 +1,14 @@
-"""A small client, for replays, benchmarks, the command line and tests.
+"""A client for the command line, replays, benchmarks and tests.
 
-It speaks every revision over anything that carries messages, answers what the server asks, and hands out results as
-the wire has them.
+It speaks every revision over anything that carries messages, answers the server's
+questions, and returns results as they are on the wire.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterator,
-    Mapping,
-)
-from contextlib import (
-    asynccontextmanager,
-    contextmanager,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from typing import Any, Protocol
 
@@ -27,120 +18,138 @@ from ..protocol import jsonrpc
 from ..protocol.params import VENDOR
 from ..protocol.revisions import REVISIONS
 from ..protocol.types import Json
-from .errors import RemoteError, ServerGone
-from .messages import NotAMessage, parts_of
+from .errors import NotAMessage, RemoteError, ServerGone
+from .messages import split_batch
 
 NEWEST = REVISIONS[-1].name
+# By the name of a revision, whether it opens a session with `initialize`.
 OPENS = {revision.name: revision.opens for revision in REVISIONS}
 INFO = {"name": "mcp_trio client", "version": "1"}
 
-# Answers what a server asks: from a method and its params to the result.
-Answer = Callable[[str, Json], Awaitable[Json]]
-Given = Mapping[str, Any]
+# Answers a question from the server: takes a method and its params, returns a result.
+AnswerCallback = Callable[[str, Json], Awaitable[Json]]
 
 
-class Wire(Protocol):
-    """What a client needs of a transport."""
+class ClientWire(Protocol):
+    """What a client needs of a transport: messages in both directions."""
 
     async def receive(self) -> list[bytes | None]:
-        """Every message that is there; nothing at the end."""
+        """Wait for messages and return every complete one.
+
+        An empty list means that the server sends no more.
+        """
 
     def send(self, message: bytes) -> None:
-        """Put one message on its way."""
+        """Queue one message. Never waits."""
 
 
 class Result(dict[str, Any]):
-    """A result, as the wire has it, and what one mostly wants of a tool's."""
+    """A result as it is on the wire, with shortcuts for the results of tools."""
 
     @property
     def text(self) -> str:
-        """The text in a tool's content, joined."""
-        return "".join(
-            item["text"]
-            for item in self.get("content", [])
-            if item.get("type") == "text"
-        )
+        """The text blocks of a tool's content, joined."""
+        content = self.get("content", [])
+        return "".join(item["text"] for item in content if item.get("type") == "text")
 
     @property
     def structured(self) -> Any:
-        """A tool's structured content."""
+        """A tool's structured content, or None."""
         return self.get("structuredContent")
 
     @property
     def is_error(self) -> bool:
-        """Whether a tool has failed."""
+        """Whether a tool failed."""
         return bool(self.get("isError"))
 
 
-class _Reply:
+class _PendingReply:
+    """The reply to a request, once it has arrived."""
+
     def __init__(self) -> None:
-        self.come = trio.Event()
+        self.arrived = trio.Event()
+        # Stays empty if the conversation ends first.
         self.message: Json = {}
 
 
 class Client:
-    """One conversation with one server. Made by `connect`, or by what else has a wire; `run` must run in a nursery."""
+    """One conversation with one server.
+
+    `connect` and `talk` make one. If you make your own, its `run` must be running in a
+    nursery. `capabilities` are declared to the server, and `answer` is called with each
+    question that the server asks.
+    """
 
     def __init__(
         self,
-        wire: Wire,
+        wire: ClientWire,
         revision: str = NEWEST,
         *,
         capabilities: Json | None = None,
-        answer: Answer | None = None,
+        answer: AnswerCallback | None = None,
     ) -> None:
         self.revision = revision
         self.capabilities = capabilities or {}
+        # The result of `initialize`.
         self.server: Json = {}
-        self.heard: list[Json] = []  # every notification that has come, in order
+        # Every notification that the server sent, in order.
+        self.heard: list[Json] = []
         self._wire = wire
         self._answer = answer
         self._opens = OPENS.get(revision, True)
-        self._replies: dict[Any, _Reply] = {}
+        self._replies: dict[Any, _PendingReply] = {}
         self._ids = count()
-        self._news = trio.lowlevel.ParkingLot()
+        self._notified = trio.lowlevel.ParkingLot()
         self._gone = False
 
     async def run(self) -> None:
-        """Take in what the server sends, until it ends."""
+        """Receive messages until the server ends the conversation."""
         async with trio.open_nursery() as nursery:
-            while messages := await self._wire.receive():
+            while True:
+                messages = await self._wire.receive()
+                if not messages:
+                    break
                 for message in messages:
-                    for one in parts_of(message or b"[]"):
-                        self._take(one, nursery)
+                    if message:
+                        self._receive(message, nursery)
         self._gone = True
         for reply in self._replies.values():
-            reply.come.set()
+            reply.arrived.set()
 
-    def _take(self, one: Json, nursery: trio.Nursery) -> None:
-        if "method" not in one:
-            id = one.get("id")
-            if (
-                isinstance(id, str | int)
-                and (reply := self._replies.get(id)) is not None
-            ):
-                reply.message = one
-                reply.come.set()
-        elif "id" in one:
-            nursery.start_soon(self._answer_question, one)
-        else:
-            self.heard.append(one)
-            self._news.unpark_all()
+    def _receive(self, message: bytes, nursery: trio.Nursery) -> None:
+        for part in split_batch(message):
+            if "method" not in part:
+                self._receive_reply(part)
+            elif "id" in part:
+                nursery.start_soon(self._answer_question, part)
+            else:
+                self.heard.append(part)
+                self._notified.unpark_all()
+
+    def _receive_reply(self, message: Json) -> None:
+        id = message.get("id")
+        if not isinstance(id, str | int):
+            return
+        reply = self._replies.get(id)
+        if reply is not None:
+            reply.message = message
+            reply.arrived.set()
 
     async def open(self) -> None:
-        """Open the session, in a revision that has one."""
-        if self._opens:
-            opening = {
-                "protocolVersion": self.revision,
-                "capabilities": self.capabilities,
-                "clientInfo": INFO,
-            }
-            self.server = await self.request("initialize", opening)
-            self.revision = self.server["protocolVersion"]
-            self.notify("notifications/initialized")
+        """Open the session, if the revision has sessions."""
+        if not self._opens:
+            return
+        params = {
+            "protocolVersion": self.revision,
+            "capabilities": self.capabilities,
+            "clientInfo": INFO,
+        }
+        self.server = await self.request("initialize", params)
+        self.revision = self.server["protocolVersion"]
+        self.notify("notifications/initialized")
 
     def send(self, message: Any) -> None:
-        """Send anything that is JSON."""
+        """Send any JSON value as a message."""
         self._wire.send(jsonrpc.encode(message))
 
     def notify(self, method: str, params: Json | None = None) -> None:
@@ -148,46 +157,66 @@ class Client:
         self._wire.send(jsonrpc.encode_notification(method, params))
 
     def begin(
-        self, method: str, params: Given | None = None, *, meta: Json | None = None
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        meta: Json | None = None,
     ) -> int:
-        """Send a request; `finish` waits for its result."""
+        """Send a request without waiting. Pass the returned id to `finish`."""
         id = next(self._ids)
-        self._replies[id] = _Reply()
+        self._replies[id] = _PendingReply()
         message: Json = {"jsonrpc": "2.0", "id": id, "method": method}
-        if not self._opens:
-            declared = {
-                "protocolVersion": self.revision,
-                "clientInfo": INFO,
-                "clientCapabilities": self.capabilities,
-            }
-            meta = {VENDOR + key: value for key, value in declared.items()} | (
-                meta or {}
-            )
-        if params or meta:
-            message["params"] = {**(params or {}), **({"_meta": meta} if meta else {})}
+        all_params = dict(params or {})
+        all_meta = self._stateless_meta() | (meta or {})
+        if all_meta:
+            all_params["_meta"] = all_meta
+        if all_params:
+            message["params"] = all_params
         self.send(message)
         return id
 
+    def _stateless_meta(self) -> Json:
+        """Return what a request declares in a revision without sessions."""
+        if self._opens:
+            return {}
+        return {
+            f"{VENDOR}protocolVersion": self.revision,
+            f"{VENDOR}clientInfo": INFO,
+            f"{VENDOR}clientCapabilities": self.capabilities,
+        }
+
     async def finish(self, id: int) -> Result:
-        """The result of a request that was begun. Raises RemoteError, ServerGone."""
+        """Wait for the result of a request that `begin` sent.
+
+        Raises RemoteError, ServerGone and NotAMessage.
+        """
         reply = self._replies[id]
         try:
             if not self._gone:
-                await reply.come.wait()
+                await reply.arrived.wait()
         finally:
             del self._replies[id]
         if not reply.message:
             raise ServerGone("the server ended the conversation before it answered")
         if "error" in reply.message:
             raise RemoteError(reply.message["error"])
-        if not isinstance(result := reply.message.get("result"), dict):
+        result = reply.message.get("result")
+        if not isinstance(result, dict):
             raise NotAMessage(jsonrpc.encode(reply.message))
         return Result(result)
 
     async def request(
-        self, method: str, params: Given | None = None, *, meta: Json | None = None
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        meta: Json | None = None,
     ) -> Result:
-        """Send a request and wait for its result, answering what is asked for it in between."""
+        """Send a request, answer the questions it leads to, and return its result.
+
+        If this is cancelled, so is the request.
+        """
         params = dict(params or {})
         while True:
             id = self.begin(method, params, meta=meta)
@@ -198,33 +227,27 @@ class Client:
                 raise
             if result.get("resultType") != "input_required":
                 return result
-            params |= await self._answers(result)
+            params |= await self._answer_input_requests(result)
 
-    async def _answers(self, result: Result) -> Json:
-        """What to come again with, to a result that asks."""
-        asked = result.get("inputRequests", {}).items()
-        again: Json = {
-            "inputResponses": {
-                key: await self._ask(one["method"], one["params"]) for key, one in asked
-            }
-        }
+    async def _answer_input_requests(self, result: Result) -> Json:
+        """Return the params to add when the request is sent again with answers."""
+        responses: Json = {}
+        for key, question in result.get("inputRequests", {}).items():
+            responses[key] = await self._ask(question["method"], question["params"])
+        params: Json = {"inputResponses": responses}
         if "requestState" in result:
-            again["requestState"] = result["requestState"]
-        return again
+            params["requestState"] = result["requestState"]
+        return params
 
     async def _answer_question(self, question: Json) -> None:
-        head = {"jsonrpc": "2.0", "id": question["id"]}
+        """Answer a request that the server sent."""
+        reply: Json = {"jsonrpc": "2.0", "id": question["id"]}
         try:
-            self.send(
-                {
-                    **head,
-                    "result": await self._ask(
-                        question["method"], question.get("params", {})
-                    ),
-                }
-            )
+            params = question.get("params", {})
+            reply["result"] = await self._ask(question["method"], params)
         except RemoteError as error:
-            self.send({**head, "error": {"code": error.code, "message": error.message}})
+            reply["error"] = {"code": error.code, "message": error.message}
+        self.send(reply)
 
     async def _ask(self, method: str, params: Json) -> Json:
         if method == "ping":
@@ -236,36 +259,31 @@ class Client:
         return await self._answer(method, params)
 
     async def hear(self, method: str, count: int = 1) -> list[Json]:
-        """Wait until that many notifications of a method have come; all of them."""
-        while (
-            len(
-                found := [
-                    message for message in self.heard if message["method"] == method
-                ]
-            )
-            < count
-        ):
-            await self._news.park()
-        return found
+        """Wait for that many notifications of a method, and return all of them."""
+        while True:
+            found = [message for message in self.heard if message["method"] == method]
+            if len(found) >= count:
+                return found
+            await self._notified.park()
 
     async def ping(self) -> None:
-        """Ask whether the server is there."""
+        """Wait for the server to answer a ping."""
         await self.request("ping")
 
     async def list_tools(self) -> list[Json]:
-        """All tools, page by page."""
+        """Return all tools, from all pages."""
         return await self._list("tools/list", "tools")
 
     async def list_resources(self) -> list[Json]:
-        """All resources, page by page."""
+        """Return all resources, from all pages."""
         return await self._list("resources/list", "resources")
 
     async def list_templates(self) -> list[Json]:
-        """All resource templates, page by page."""
+        """Return all resource templates, from all pages."""
         return await self._list("resources/templates/list", "resourceTemplates")
 
     async def list_prompts(self) -> list[Json]:
-        """All prompts, page by page."""
+        """Return all prompts, from all pages."""
         return await self._list("prompts/list", "prompts")
 
     async def _list(self, method: str, key: str) -> list[Json]:
@@ -274,43 +292,50 @@ class Client:
         while True:
             page = await self.request(method, params)
             items += page[key]
-            if not page.get("nextCursor"):
+            cursor = page.get("nextCursor")
+            if not cursor:
                 return items
-            params = {"cursor": page["nextCursor"]}
+            params = {"cursor": cursor}
 
     async def call_tool(
-        self, name: str, arguments: Given | None = None, *, meta: Json | None = None
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        meta: Json | None = None,
     ) -> Result:
-        """Call a tool."""
-        return await self.request(
-            "tools/call", {"name": name, "arguments": dict(arguments or {})}, meta=meta
-        )
+        """Call a tool. Its result may say that it failed: see `Result.is_error`."""
+        params = {"name": name, "arguments": dict(arguments or {})}
+        return await self.request("tools/call", params, meta=meta)
 
     async def read_resource(self, uri: str) -> list[Json]:
-        """What a resource reads as."""
-        contents: list[Json] = (await self.request("resources/read", {"uri": uri}))[
-            "contents"
-        ]
+        """Return the contents of a resource."""
+        result = await self.request("resources/read", {"uri": uri})
+        contents: list[Json] = result["contents"]
         return contents
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None
     ) -> Result:
-        """A prompt, filled in."""
-        return await self.request(
-            "prompts/get", {"name": name, "arguments": dict(arguments or {})}
-        )
+        """Return a prompt, filled in with arguments."""
+        params = {"name": name, "arguments": dict(arguments or {})}
+        return await self.request("prompts/get", params)
 
 
 @contextmanager
 def ungrouped() -> Iterator[None]:
-    """What fails alone comes out as itself, without the groups that nurseries put around it."""
+    """Raise an exception that is alone in its group without the group.
+
+    Nurseries wrap what their tasks raise in groups. Callers of the client expect
+    RemoteError or OSError.
+    """
     try:
         yield
     except BaseExceptionGroup as group:
         error: BaseException = group
         while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]
+        # Raising it here would otherwise make the group its context.
         context = error.__context__
         try:
             raise error
@@ -320,10 +345,18 @@ def ungrouped() -> Iterator[None]:
 
 @asynccontextmanager
 async def talk(
-    wire: Wire, revision: str = NEWEST, *, within: float = math.inf, **options: Any
+    wire: ClientWire,
+    revision: str = NEWEST,
+    *,
+    within: float = math.inf,
+    capabilities: Json | None = None,
+    answer: AnswerCallback | None = None,
 ) -> AsyncIterator[Client]:
-    """A client on a wire, its session open within so many seconds. Options are those of Client."""
-    client = Client(wire, revision, **options)
+    """Run a client on a wire, with its session open.
+
+    Raises OSError if the session does not open `within` that many seconds.
+    """
+    client = Client(wire, revision, capabilities=capabilities, answer=answer)
     with ungrouped():
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.run)

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Exceptions that a client raises."""
 
 from __future__ import annotations
 
@@ -6,18 +6,29 @@ from typing import Any
 
 
 class RemoteError(Exception):
-    """The server answered with an error."""
+    """The server answered a request with an error.
+
+    `is_ours` is True if the client made the error itself, because no reply arrived.
+    """
 
     def __init__(self, error: Any) -> None:
-        error = error if isinstance(error, dict) else {"message": error}
-        super().__init__(f"{error.get('message')} ({error.get('code')})")
-        self.code: int = error.get("code", 0)
-        self.message: str = error.get("message", "")
-        self.data: Any = error.get("data")
-        self.is_ours: bool = error.get(
-            "ours", False
-        )  # it was made here, as no answer has come
+        fields = error if isinstance(error, dict) else {"message": error}
+        super().__init__(f"{fields.get('message')} ({fields.get('code')})")
+        self.code: int = fields.get("code", 0)
+        self.message: str = fields.get("message", "")
+        self.data: Any = fields.get("data")
+        self.is_ours: bool = fields.get("ours", False)
 
 
 class ServerGone(Exception):
-    """The server ended the conversation while it owed answers."""
+    """The server ended the conversation before it answered every request."""
+
+
+class NotAMessage(Exception):
+    """The server sent something that is not a JSON-RPC message."""
+
+    def __init__(self, received: bytes) -> None:
+        shown = received[:60].decode(errors="replace")
+        super().__init__(
+            f"what answered is no MCP server: it wrote {shown!r}, which is not JSON-RPC"
+        )

@@ -1,56 +1,61 @@
-"""Server-sent events as a client reads them. Pure."""
+"""Parse server-sent events, as a client reads them. Pure."""
 
 import codecs
 
 from msgspec import Struct
 
+# The fields of one event, in order. A comment is a field with an empty name.
+EventFields = list[tuple[str, str]]
 
-class Event(Struct):
-    """One event as it was read; `id` is the last one that the stream has named, so far."""
+
+class ServerSentEvent(Struct):
+    """One event. `id` is the last event id that the stream has sent so far."""
 
     data: str
     name: str = "message"
     id: str = ""
 
 
-class Parser:
-    """Takes a stream's bytes as they come, gives its events."""
+class EventParser:
+    """Parses a stream of bytes into events.
+
+    `retry` is the reconnection time in milliseconds, or None until the server sends
+    one.
+    """
 
     def __init__(self, last_id: str = "", retry: int | None = None) -> None:
         self.last_id = last_id
-        self.retry = retry  # milliseconds, where the server has said
-        self._decode = codecs.getincrementaldecoder("utf-8-sig")("replace").decode
-        self._rest = ""
-        self._after_cr = (
-            False  # the line feed that follows belongs to the line end before
-        )
-        self._fields: list[tuple[str, str]] = []
+        self.retry = retry
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
+        self._incomplete_line = ""
+        # Whether the text so far ends with a carriage return. A line feed that follows
+        # it belongs to the same line ending.
+        self._after_carriage_return = False
+        self._fields: EventFields = []
 
-    def feed(self, chunk: bytes) -> list[Event]:
-        """The events that are complete with what has come, those without data (such as comments) left out."""
+    def feed(self, chunk: bytes) -> list[ServerSentEvent]:
+        """Parse a chunk and return the events that it completes.
+
+        Events without data, such as comments, are left out.
+        """
         events = []
         for fields in self.blocks(chunk):
-            last = dict(fields)  # of a name that comes again
-            if "id" in last and "\0" not in last["id"]:
-                self.last_id = last["id"]
-            if (retry := last.get("retry", "")).isascii() and retry.isdigit():
-                self.retry = int(retry)
-            if data := "\n".join(value for name, value in fields if name == "data"):
-                events.append(Event(data, last.get("event") or "message", self.last_id))
+            # Of fields with the same name, the last one counts.
+            last = dict(fields)
+            self._note_id_and_retry(last)
+            data = "\n".join(value for name, value in fields if name == "data")
+            if data:
+                name = last.get("event") or "message"
+                events.append(ServerSentEvent(data, name, self.last_id))
         return events
 
-    def blocks(self, chunk: bytes) -> list[list[tuple[str, str]]]:
-        """The fields, in their order, of all that is complete with what has come; a comment is one without a name."""
-        text = self._decode(chunk)
-        if text and self._after_cr:
-            text = text.removeprefix("\n")
-            self._after_cr = False
-        self._after_cr = self._after_cr or text.endswith("\r")
-        *lines, self._rest = (
-            (self._rest + text).replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        )
+    def blocks(self, chunk: bytes) -> list[EventFields]:
+        """Parse a chunk and return the fields of each block that it completes.
+
+        Unlike `feed`, this keeps blocks without data, and comments.
+        """
         blocks = []
-        for line in lines:
+        for line in self._complete_lines(chunk):
             if line:
                 name, _, value = line.partition(":")
                 self._fields.append((name, value.removeprefix(" ")))
@@ -58,3 +63,24 @@ class Parser:
                 blocks.append(self._fields)
                 self._fields = []
         return blocks
+
+    def _note_id_and_retry(self, fields: dict[str, str]) -> None:
+        id = fields.get("id")
+        if id is not None and "\0" not in id:
+            self.last_id = id
+        retry = fields.get("retry", "")
+        if retry.isascii() and retry.isdigit():
+            self.retry = int(retry)
+
+    def _complete_lines(self, chunk: bytes) -> list[str]:
+        text = self._decoder.decode(chunk)
+        if not text:
+            # The chunk holds only the beginning of a character.
+            return []
+        if self._after_carriage_return:
+            text = text.removeprefix("\n")
+        self._after_carriage_return = text.endswith("\r")
+        text = self._incomplete_line + text
+        lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        self._incomplete_line = lines.pop()
+        return lines

@@ -1,21 +1,15 @@
-"""What carries a client's messages over the network: Streamable HTTP, HTTP+SSE, WebSocket.
+"""Streamable HTTP.
 
-Each looks to the client like one stream of messages both ways: one end of a wire in memory; what comes is put in at the
-other. Over Streamable HTTP a task a message posts it and reads what it is answered with.
+To the client, the wire looks like one stream of messages in each direction. Behind it,
+each message is posted by a task of its own, which passes on the replies. In a revision
+with sessions, one more task reads the session's own stream.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import (
-    AsyncIterator,
-    Iterable,
-)
-from contextlib import (
-    aclosing,
-    asynccontextmanager,
-    suppress,
-)
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -25,40 +19,48 @@ from ..protocol import jsonrpc
 from ..protocol.mirrored_headers import NAMED_BY, Mirror, mirrors
 from ..protocol.params import VENDOR
 from ..protocol.types import Json
-from .event_parser import Parser
+from .buffered_wire import MessageQueue
+from .errors import NotAMessage
+from .event_parser import EventParser
 from .http_connection import Connections, Fields, Response, target_of
-from .messages import NotAMessage, parts_of
-from .queued_wire import MessageQueue
+from .messages import split_batch
 
-# Seconds before a stream that has ended is asked for again, where the server has not said.
-PATIENCE = 1.0
+# Seconds before a stream that ended is resumed, unless the server names another time.
+RETRY_DELAY = 1.0
+# Seconds that the end of a session may take.
+TO_CLOSE = 1.0
+
+_ACCEPT = (b"Accept", b"application/json, text/event-stream")
+_CONTENT_TYPE = (b"Content-Type", b"application/json")
 
 
 def _at(value: Any, *path: str) -> Any:
-    """What is at a place within objects; None where there is no such place."""
+    """Return what nested objects have at a path, or None if the path leads nowhere."""
     for name in path:
-        value = value.get(name) if isinstance(value, dict) else None
+        if not isinstance(value, dict):
+            return None
+        value = value.get(name)
     return value
 
 
 def header_value(value: Any) -> bytes:
-    """A value as a header has it: encoded where a header could not hold it."""
+    """Encode a value for a header, with base64 if a header cannot hold it as it is."""
     text = value if isinstance(value, str) else jsonrpc.encode(value).decode()
-    plain = (
-        text.isascii()
-        and text.isprintable()
-        and text == text.strip()
-        and not text.startswith("=?")
-    )
-    return text.encode() if plain else b"=?base64?%b?=" % b64encode(text.encode())
+    is_printable = text.isascii() and text.isprintable()
+    is_stripped = text == text.strip()
+    if is_printable and is_stripped and not text.startswith("=?"):
+        return text.encode()
+    return b"=?base64?%b?=" % b64encode(text.encode())
 
 
-def mirrored(message: Json, wanted: Iterable[Mirror] = ()) -> Fields:
-    """What a stateless request repeats in its head: what is wanted of its arguments, too."""
-    method, version = (
-        message.get("method"),
-        _at(message, "params", "_meta", f"{VENDOR}protocolVersion"),
-    )
+def mirrored(message: Json, arguments: Iterable[Mirror] = ()) -> Fields:
+    """Return the headers that repeat parts of a stateless request.
+
+    `arguments` are the arguments of a tool that belong in headers. A message of a
+    revision with sessions has no such headers.
+    """
+    method = message.get("method")
+    version = _at(message, "params", "_meta", f"{VENDOR}protocolVersion")
     if not version or not isinstance(method, str):
         return []
     params = message["params"]
@@ -67,203 +69,287 @@ def mirrored(message: Json, wanted: Iterable[Mirror] = ()) -> Fields:
         (b"Mcp-Method", header_value(method)),
     ]
     if method in NAMED_BY:
-        fields.append((b"Mcp-Name", header_value(params.get(NAMED_BY[method], ""))))
-    values = [(header, _at(params, "arguments", *path)) for header, path in wanted]
-    return fields + [
-        (header, header_value(value)) for header, value in values if value is not None
-    ]
+        name = params.get(NAMED_BY[method], "")
+        fields.append((b"Mcp-Name", header_value(name)))
+    for header, path in arguments:
+        value = _at(params, "arguments", *path)
+        if value is not None:
+            fields.append((header, header_value(value)))
+    return fields
+
+
+def _objects_in(message: bytes) -> list[Json]:
+    """Return the objects of a batch, or a single object, without checking more."""
+    decoded = msgspec.json.decode(message)
+    batch = decoded if isinstance(decoded, list) else [decoded]
+    return [part for part in batch if isinstance(part, dict)]
+
+
+class _ClientExchange:
+    """One HTTP request and its response, and the requests that resume the response.
+
+    The first request posts `body`, whose messages are `parts`. An exchange without a
+    body reads the session's own stream. `accepted` is set when the next message may be
+    posted.
+    """
+
+    def __init__(self, body: bytes = b"", parts: Sequence[Json] = ()) -> None:
+        requests = [part for part in parts if "method" in part and "id" in part]
+        self.body = body
+        # The message that the headers repeat.
+        self.message: Json = parts[0] if parts else {}
+        # The requests in the body that have no reply yet.
+        self.owed = [one for one in requests if isinstance(one["id"], str | int)]
+        self.accepted = trio.Event()
+        self.is_session_stream = not body
+        self.opens_session = any(one["method"] == "initialize" for one in requests)
+        # Whether the messages that are sent later must not overtake this one.
+        self.keeps_order = self.opens_session or not requests
+        self.parser = EventParser()
+
+    def resume(self) -> None:
+        """Prepare the GET that asks for the rest of the stream."""
+        self.message = {}
+        self.body = b""
+        # The response to that GET begins at the start of an event.
+        self.parser = EventParser(self.parser.last_id, self.parser.retry)
 
 
 class HttpWire:
-    """Streamable HTTP, with a session where the revision opens one. It works in `nursery`."""
+    """A wire over Streamable HTTP. Its tasks run in `nursery`.
+
+    A request that fails gets a reply with an error that the wire makes itself. With
+    `verbatim` the wire receives only what the server sent, as it was sent.
+    """
 
     nursery: trio.Nursery
 
-    def __init__(self, url: str, token: str = "") -> None:
+    def __init__(self, url: str, token: str = "", *, verbatim: bool = False) -> None:
         self._incoming = MessageQueue()
-        self.receive = self._incoming.take
-        self.put = self._incoming.put
         self._connections = Connections(url, token)
         self._target = target_of(url)
-        self._session: Fields = []  # what names it, and its revision
+        self._verbatim = verbatim
+        # The headers that name the revision and the session. Empty until it is open.
+        self._session: Fields = []
+        # By the id of each request in progress, the scope of the task that posts it.
         self._posts: dict[Any, trio.CancelScope] = {}
-        self._accepted = trio.Event()  # what the next message has to wait for
+        # What the next message waits for, so that it does not overtake others.
+        self._accepted = trio.Event()
         self._accepted.set()
+        # By the name of a tool, its arguments that belong in headers.
         self._mirrors: dict[str, list[Mirror]] = {}
 
-    def send(self, message: bytes) -> None:
-        """Post a message. A stateless request is cancelled by closing its stream."""
-        decoded = msgspec.json.decode(message)
-        parts = [
-            part
-            for part in (decoded if isinstance(decoded, list) else [decoded])
-            if isinstance(part, dict)
-        ]
-        if (
-            not self._session
-            and parts
-            and parts[0].get("method") == "notifications/cancelled"
-        ):
-            id = _at(parts[0], "params", "requestId")
-            if isinstance(id, str | int) and id in self._posts:
-                self._posts[id].cancel()
-            return
-        before, accepted = self._accepted, trio.Event()
-        asks = [part["method"] for part in parts if "method" in part and "id" in part]
-        if not asks or "initialize" in asks:
-            self._accepted = accepted  # what comes behind it must not overtake it
-        self.nursery.start_soon(self._post, message, parts, before, accepted)
+    async def receive(self) -> list[bytes | None]:
+        """Wait for messages from the server."""
+        return await self._incoming.take()
 
-    async def _post(
-        self,
-        message: bytes,
-        parts: list[Json],
-        before: trio.Event,
-        accepted: trio.Event,
-    ) -> None:
-        owed = [
-            part
-            for part in parts
-            if "method" in part and isinstance(part.get("id"), str | int)
-        ]
-        ids = [part["id"] for part in owed]
-        await before.wait()
-        headers = [
-            (b"Content-Type", b"application/json"),
-            *self._headers(parts[0] if parts else {}),
-        ]
+    def send(self, message: bytes) -> None:
+        """Post a message.
+
+        Without a session, a request is cancelled by closing its stream.
+        """
+        exchange = _ClientExchange(message, _objects_in(message))
+        first = exchange.message
+        if first.get("method") == "notifications/cancelled" and not self._session:
+            self._cancel(_at(first, "params", "requestId"))
+            return
+        previous = self._accepted
+        if exchange.keeps_order:
+            self._accepted = exchange.accepted
+        self.nursery.start_soon(self._post, exchange, previous)
+
+    def _cancel(self, id: Any) -> None:
+        if isinstance(id, str | int) and id in self._posts:
+            self._posts[id].cancel()
+
+    async def _post(self, exchange: _ClientExchange, previous: trio.Event) -> None:
+        ids = [request["id"] for request in exchange.owed]
+        await previous.wait()
         with trio.CancelScope() as scope:
-            self._posts.update(dict.fromkeys(ids, scope))
-            await self._exchange(headers, message, owed, accepted)
+            for id in ids:
+                self._posts[id] = scope
+            await self._run(exchange)
         for id in ids:
             self._posts.pop(id, None)
 
-    def _headers(self, message: Json) -> Fields:
-        accept = (b"Accept", b"application/json, text/event-stream")
-        is_call = message.get("method") == "tools/call"
-        wanted = (
-            self._mirrors.get(str(_at(message, "params", "name")), ())
-            if is_call
-            else ()
-        )
-        return [accept, *(mirrored(message, wanted) or self._session)]
+    async def _run(self, exchange: _ClientExchange) -> None:
+        """Make the exchange's request, and resume its response whenever that ends.
 
-    async def _exchange(
-        self, headers: Fields, message: bytes, owed: list[Json], accepted: trio.Event
-    ) -> None:
-        """Post a message, or without one listen, and hand on what comes.
-
-        A stream that ends is asked for again with GET: the session's own always, another where it still owes replies.
+        The session's own stream is resumed again and again, any other response while
+        the server still owes replies.
         """
-        listens, opens = (
-            not message,
-            any(part["method"] == "initialize" for part in owed),
-        )
-        parser = Parser()
         while True:
-            method = b"POST" if message else b"GET"
             try:
-                async with self._connections.request(
-                    method, self._target, headers, message
-                ) as response:
-                    if not opens:
-                        accepted.set()
-                    if response.status >= 400 or not (message or response.is_stream):
-                        self._fail(
-                            owed,
-                            f"HTTP {response.status}",
-                            await response.body() if message else b"",
-                        )
-                        return
-                    with suppress(trio.BrokenResourceError):
-                        async for event in response.events(parser):
-                            self._take(event.data.encode(), owed, response)
-            except (OSError, trio.BrokenResourceError) as problem:
-                if message or isinstance(
-                    problem, OSError
-                ):  # else nobody is there just now
-                    self._fail(
-                        owed,
-                        str(problem) or f"the connection broke: {problem.__cause__}",
-                    )
-                    return
+                has_succeeded = await self._make_request(exchange)
             finally:
-                accepted.set()
-            if not (parser.last_id and self._session):
-                self._fail(owed, "the stream ended before the reply")
-            if not listens and not owed:
+                exchange.accepted.set()
+            if not has_succeeded:
                 return
-            await trio.sleep(PATIENCE if parser.retry is None else parser.retry / 1000)
-            parser = Parser(parser.last_id, parser.retry)
-            headers, message = self._headers({}), b""
-            if parser.last_id:
-                headers.append((b"Last-Event-ID", parser.last_id.encode()))
+            can_resume = exchange.parser.last_id and self._session
+            if not can_resume:
+                self._fail(exchange.owed, "the stream ended before the reply")
+            if not exchange.is_session_stream and not exchange.owed:
+                return
+            retry = exchange.parser.retry
+            await trio.sleep(RETRY_DELAY if retry is None else retry / 1000)
+            exchange.resume()
+
+    async def _make_request(self, exchange: _ClientExchange) -> bool:
+        """Make one request and take the messages in its response.
+
+        Return False if the request failed and the exchange is over.
+        """
+        request = self._connections.request(
+            b"POST" if exchange.body else b"GET",
+            self._target,
+            self._headers(exchange),
+            exchange.body,
+        )
+        try:
+            async with request as response:
+                if not exchange.opens_session:
+                    exchange.accepted.set()
+                if await self._fail_if_refused(exchange, response):
+                    return False
+                with suppress(trio.BrokenResourceError):
+                    async for event in response.events(exchange.parser):
+                        self._take(event.data.encode(), exchange.owed, response)
+        except trio.BrokenResourceError as problem:
+            # When a stream is to be resumed, the server may be away only for a moment.
+            if exchange.body:
+                self._fail_broken(exchange, problem)
+                return False
+        except OSError as problem:
+            self._fail_broken(exchange, problem)
+            return False
+        return True
+
+    def _headers(self, exchange: _ClientExchange) -> Fields:
+        fields = []
+        if exchange.body:
+            fields.append(_CONTENT_TYPE)
+        fields.append(_ACCEPT)
+        fields += self._context_headers(exchange.message)
+        if not exchange.body and exchange.parser.last_id:
+            fields.append((b"Last-Event-ID", exchange.parser.last_id.encode()))
+        return fields
+
+    def _context_headers(self, message: Json) -> Fields:
+        """Return the headers of a stateless request, or those of the session."""
+        arguments: list[Mirror] = []
+        if message.get("method") == "tools/call":
+            tool = str(_at(message, "params", "name"))
+            arguments = self._mirrors.get(tool, [])
+        return mirrored(message, arguments) or self._session
+
+    async def _fail_if_refused(
+        self, exchange: _ClientExchange, response: Response
+    ) -> bool:
+        """Fail the requests if the response has no messages to read. Return whether."""
+        if exchange.body:
+            if response.status < 400:
+                return False
+            body = await response.body()
+        else:
+            if response.status < 400 and response.is_stream:
+                return False
+            body = b""
+        self._fail(exchange.owed, f"HTTP {response.status}", body)
+        return True
 
     def _take(self, message: bytes, owed: list[Json], response: Response) -> None:
-        """Hand a message on; a request that it answers is owed no more."""
+        """Pass on a message, and note which requests it replies to."""
         try:
-            parts = parts_of(message)
+            parts = split_batch(message)
         except NotAMessage:
             self._fail(owed, "this is no message of JSON-RPC:", message)
             return
         for part in parts:
-            for asked in [
-                one
-                for one in owed
-                if "method" not in part and one["id"] == part.get("id")
-            ]:
-                owed.remove(asked)
-                if asked["method"] == "initialize" and "result" in part:
-                    self._open(response, part["result"])
-                elif asked["method"] == "tools/list":
-                    for tool in _at(part, "result", "tools") or ():
-                        self._mirrors[str(_at(tool, "name"))] = list(
-                            mirrors(_at(tool, "inputSchema"))
-                        )
-        self.put(message)
+            if "method" not in part:
+                self._settle(part, owed, response)
+        self._incoming.put(message)
 
-    def _open(self, response: Response, result: Json) -> None:
-        """The session is open: its stream, where the server has one, brings what belongs to no request."""
-        self._session = [
-            (b"MCP-Protocol-Version", result.get("protocolVersion", "").encode())
-        ]
-        if session := response.headers.get(b"mcp-session-id"):
-            self._session.append((b"Mcp-Session-Id", session))
-        self._accepted = trio.Event()
-        self.nursery.start_soon(
-            self._exchange, self._headers({}), b"", [], self._accepted
-        )
+    def _settle(self, reply: Json, owed: list[Json], response: Response) -> None:
+        """Remove the request that a reply belongs to, and learn from the reply."""
+        answered = [request for request in owed if request["id"] == reply.get("id")]
+        for request in answered:
+            owed.remove(request)
+            if request["method"] == "initialize" and "result" in reply:
+                self._open_session(response, reply["result"])
+            elif request["method"] == "tools/list":
+                self._note_mirrors(reply)
 
-    def _fail(self, owed: list[Json], what: str, body: bytes = b"") -> None:
-        """Whoever waits for a reply hears what came in its place."""
-        try:
-            error = msgspec.json.decode(body)["error"]
-        except (msgspec.DecodeError, RecursionError, UnicodeError, TypeError, KeyError):
-            shown = " ".join(body[:200].decode(errors="replace").split())
-            error = {"code": -32603, "message": f"{what} {shown}".strip(), "ours": True}
-        for asked in owed:
-            self.put(jsonrpc.encode_error(asked["id"], error))
+    def _note_mirrors(self, reply: Json) -> None:
+        for tool in _at(reply, "result", "tools") or ():
+            name = str(_at(tool, "name"))
+            self._mirrors[name] = list(mirrors(_at(tool, "inputSchema")))
+
+    def _open_session(self, response: Response, result: Json) -> None:
+        """Store what identifies the session, and begin to read its own stream."""
+        version = result.get("protocolVersion", "").encode()
+        self._session = [(b"MCP-Protocol-Version", version)]
+        id = response.headers.get(b"mcp-session-id")
+        if id:
+            self._session.append((b"Mcp-Session-Id", id))
+        stream = _ClientExchange()
+        self._accepted = stream.accepted
+        self.nursery.start_soon(self._run, stream)
+
+    def _fail_broken(self, exchange: _ClientExchange, problem: Exception) -> None:
+        reason = str(problem) or f"the connection broke: {problem.__cause__}"
+        self._fail(exchange.owed, reason)
+
+    def _fail(self, owed: list[Json], reason: str, body: bytes = b"") -> None:
+        """Reply to the requests with an error: the one in the body, or our own."""
+        if self._verbatim:
+            if body:
+                self._incoming.put(body)
+        else:
+            error = _error_in(body)
+            if error is None:
+                shown = " ".join(body[:200].decode(errors="replace").split())
+                message = f"{reason} {shown}".strip()
+                error = {"code": -32603, "message": message, "ours": True}
+            for request in owed:
+                self._incoming.put(jsonrpc.encode_error(request["id"], error))
         owed.clear()
 
     async def aclose(self) -> None:
-        """End the session, where there is one: also when all else is cancelled, if it does not take too long."""
+        """End the session and close the connections, even in a cancelled scope."""
         with (
-            trio.move_on_after(PATIENCE, shield=True),
+            trio.move_on_after(TO_CLOSE, shield=True),
             suppress(OSError, trio.BrokenResourceError),
         ):
-            if self._session[1:]:
-                async with self._connections.request(
-                    b"DELETE", self._target, self._headers({})
-                ) as response:
-                    await response.body()
+            await self._end_session()
         await self._connections.aclose()
+
+    async def _end_session(self) -> None:
+        has_id = len(self._session) > 1
+        if has_id:
+            request = self._connections.request(
+                b"DELETE", self._target, [_ACCEPT, *self._session]
+            )
+            async with request as response:
+                await response.body()
+
+
+def _error_in(body: bytes) -> Any:
+    """Return the error of a JSON-RPC reply, or None if the body is not one."""
+    try:
+        return msgspec.json.decode(body)["error"]
+    except (msgspec.DecodeError, RecursionError, UnicodeError, TypeError, KeyError):
+        return None
 
 
 @asynccontextmanager
 async def open_http(
-    url: str, token: str = "", kind: type[HttpWire] = HttpWire
+    url: str, token: str = "", *, verbatim: bool = False
 ) -> AsyncIterator[HttpWire]:
-    """A wire over Streamable HTTP."""
-    async with aclosing(kind(url, token)) as wire, trio.open_nursery() as wire.nursery:
+    """Open a wire over Streamable HTTP."""
+    async with (
+        aclosing(HttpWire(url, token, verbatim=verbatim)) as wire,
+        trio.open_nursery() as nursery,
+    ):
+        wire.nursery = nursery
         yield wire
-        wire.nursery.cancel_scope.cancel()
+        nursery.cancel_scope.cancel()

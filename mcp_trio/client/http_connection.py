@@ -1,52 +1,58 @@
-"""TODO"""
+"""HTTP/1.1 connections to one server, and the responses that are read from them."""
 
 from __future__ import annotations
 
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-)
-from contextlib import (
-    asynccontextmanager,
-)
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 import httptools
 import trio
 
-from .event_parser import Event, Parser
+from .event_parser import EventParser, ServerSentEvent
 
+# Header fields, in order: pairs of a name and a value.
 Fields = list[tuple[bytes, bytes]]
+
+# One of these tells where a body ends. Without both it ends with its connection.
+_FRAMING_HEADERS = frozenset((b"content-length", b"transfer-encoding"))
 
 
 class Response:
-    """One response while it is read."""
+    """One response, while it is being read.
+
+    The methods whose names begin with `on_` are called by httptools.
+    """
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self.headers: dict[bytes, bytes] = {}
-        self.begun = self.complete = False
-        self.keeps_alive = False  # whether the connection serves another request
+        # Whether any bytes of the response have arrived.
+        self.begun = False
+        # Whether the whole response has been read.
+        self.complete = False
+        # Whether the connection can be used for another request.
+        self.keeps_alive = False
         self._stream = stream
         self._chunks: list[bytes] = []
         self._parser = httptools.HttpResponseParser(self)
         self._has_head = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """The parser has read a header."""
+        """Store a header."""
         self.headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
-        """The parser has read the head; an interim one does not count."""
+        """Note the end of the head, or forget the head of an interim response."""
         self._has_head = self.status >= 200
         if not self._has_head:
             self.headers.clear()
 
     def on_body(self, chunk: bytes) -> None:
-        """The parser has read some of the body."""
+        """Store a part of the body."""
         self._chunks.append(chunk)
 
     def on_message_complete(self) -> None:
-        """The parser has read the end."""
+        """Note the end of the response."""
         self.complete = self._has_head
         self.keeps_alive = self.complete and bool(self._parser.should_keep_alive())
 
@@ -57,7 +63,7 @@ class Response:
 
     @property
     def is_stream(self) -> bool:
-        """Whether events come."""
+        """Whether the body is a stream of server-sent events."""
         return self.headers.get(b"content-type", b"").startswith(b"text/event-stream")
 
     async def head(self) -> None:
@@ -65,78 +71,97 @@ class Response:
         while not self._has_head:
             if not await self._feed():
                 raise trio.BrokenResourceError(
-                    "the connection broke: the server closed the connection without an answer"
+                    "the connection broke: "
+                    "the server closed the connection without an answer"
                 )
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body, as it comes."""
+        """Yield the body in parts, as they arrive. Raises trio.BrokenResourceError."""
         while True:
-            chunks, self._chunks = self._chunks, []
+            chunks = self._chunks
+            self._chunks = []
             for chunk in chunks:
                 yield chunk
             if self.complete:
                 return
             if not await self._feed():
-                if not self.headers.keys().isdisjoint(
-                    (b"content-length", b"transfer-encoding")
-                ):
+                if not _FRAMING_HEADERS.isdisjoint(self.headers):
                     raise trio.BrokenResourceError(
                         "the connection broke within the answer"
                     )
-                return  # where nothing says how long it is, it is as long as the connection
+                return
 
-    async def events(self, parser: Parser) -> AsyncGenerator[Event]:
-        """The events of a stream, as they come; any other body is one message, when it is whole."""
-        if not self.is_stream and (body := await self.body()):
-            yield Event(body.decode(errors="replace"))
+    async def events(self, parser: EventParser) -> AsyncGenerator[ServerSentEvent]:
+        """Yield the events of a stream, as they arrive.
+
+        The body of a response that is not a stream becomes a single event.
+        """
+        if not self.is_stream:
+            body = await self.body()
+            if body:
+                yield ServerSentEvent(body.decode(errors="replace"))
+            return
         async for chunk in self.chunks():
             for event in parser.feed(chunk):
                 yield event
 
     async def body(self) -> bytes:
-        """The whole body."""
+        """Read the whole body."""
         return b"".join([chunk async for chunk in self.chunks()])
 
     async def _feed(self) -> bool:
+        """Parse the next bytes. Return False at the end of the connection."""
         data = await self._stream.receive_some()
-        self.begun = self.begun or bool(data)
-        if data:
-            try:
-                self._parser.feed_data(bytes(data))
-            except httptools.HttpParserError as problem:
-                raise trio.BrokenResourceError(
-                    f"the answer is no HTTP: {problem}"
-                ) from None
-        return bool(data)
+        if not data:
+            return False
+        self.begun = True
+        try:
+            self._parser.feed_data(bytes(data))
+        except httptools.HttpParserError as problem:
+            raise trio.BrokenResourceError(
+                f"the answer is no HTTP: {problem}"
+            ) from None
+        return True
 
 
 class Connections:
-    """Connections to one server, kept for the next request: as many as there are requests at a time."""
+    """Connections to one server: as many as there are requests at the same time.
+
+    An idle connection is kept for the next request.
+    """
 
     def __init__(self, url: str, token: str = "") -> None:
         parts = urlsplit(url)
         self._fields = bearing(token)
         if parts.scheme not in ("http", "https", "ws", "wss") or not parts.hostname:
             raise ValueError(f"{url!r} is no http, https, ws or wss URL")
-        self.url, self.host = url, parts.hostname
-        self._tls = parts.scheme in ("https", "wss")
-        self._port = parts.port or (443 if self._tls else 80)
+        self.url = url
+        self.host = parts.hostname
+        # What the Host header says: the host, and the port if the URL has one.
         self.authority = parts.netloc.rpartition("@")[2].encode()
+        self._tls = parts.scheme in ("https", "wss")
+        default_port = 443 if self._tls else 80
+        self._port = parts.port or default_port
         self._idle: list[trio.abc.Stream] = []
 
     @asynccontextmanager
     async def request(
         self, method: bytes, target: str, headers: Fields, body: bytes = b""
     ) -> AsyncIterator[Response]:
-        """Ask, and read the answer's head; a connection whose answer was not read to its end is closed."""
-        lines = lines_of([(b"Host", self.authority), *self._fields, *headers])
-        head = b"%b %b HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n" % (
-            method,
-            target.encode(),
-            lines,
-            len(body),
-        )
-        stream, response = await self._ask(head + body)
+        """Send a request and read the head of the response.
+
+        On leaving, the connection is closed unless the response was read to its end.
+        Raises OSError and trio.BrokenResourceError.
+        """
+        fields = [
+            (b"Host", self.authority),
+            *self._fields,
+            *headers,
+            (b"Content-Length", b"%d" % len(body)),
+        ]
+        request_line = b"%b %b HTTP/1.1\r\n" % (method, target.encode())
+        head = request_line + lines_of(fields) + b"\r\n"
+        stream, response = await self._exchange(head + body)
         try:
             yield response
         finally:
@@ -145,28 +170,26 @@ class Connections:
             else:
                 await trio.aclose_forcefully(stream)
 
-    async def _ask(self, request: bytes) -> tuple[trio.abc.Stream, Response]:
-        while True:
-            is_new = not self._idle
-            stream = await self.connect() if is_new else self._idle.pop()
+    async def _exchange(self, request: bytes) -> tuple[trio.abc.Stream, Response]:
+        while self._idle:
+            stream = self._idle.pop()
             response = Response(stream)
             try:
-                await stream.send_all(request)
-                await response.head()
-            except BaseException as problem:
-                await trio.aclose_forcefully(stream)
-                # A server may close an idle connection at any time, also when we just begin to use it.
-                if (
-                    is_new
-                    or response.begun
-                    or not isinstance(problem, trio.BrokenResourceError)
-                ):
+                await _send(stream, request, response)
+            except trio.BrokenResourceError:
+                # A server may close an idle connection at any time, even while the
+                # client begins to use it. Then another connection is tried.
+                if response.begun:
                     raise
             else:
                 return stream, response
+        stream = await self.connect()
+        response = Response(stream)
+        await _send(stream, request, response)
+        return stream, response
 
-    async def connect(self) -> trio.abc.Stream:
-        """A new connection, which is the caller's."""
+    async def connect(self) -> trio.SocketStream | trio.SSLStream[trio.SocketStream]:
+        """Open a connection for the caller, who must close it. Raises OSError."""
         if self._tls:
             return await trio.open_ssl_over_tcp_stream(
                 self.host, self._port, https_compatible=True
@@ -174,25 +197,46 @@ class Connections:
         return await trio.open_tcp_stream(self.host, self._port)
 
     async def aclose(self) -> None:
-        """Close those that are idle, also when all else is cancelled."""
+        """Close the idle connections, even in a cancelled scope."""
         with trio.CancelScope(shield=True):
             for stream in self._idle:
                 await trio.aclose_forcefully(stream)
 
 
+async def _send(stream: trio.abc.Stream, request: bytes, response: Response) -> None:
+    """Send a request and wait for the head of its response.
+
+    If that fails, the stream is closed.
+    """
+    try:
+        await stream.send_all(request)
+        await response.head()
+    except BaseException:
+        await trio.aclose_forcefully(stream)
+        raise
+
+
 def bearing(token: str) -> Fields:
-    """What says who comes. Raises ValueError."""
-    if token and not (token.isascii() and token.isprintable() and " " not in token):
+    """Return the header that carries a bearer token. No token needs no header.
+
+    Raises ValueError.
+    """
+    if not token:
+        return []
+    if not token.isascii() or not token.isprintable() or " " in token:
         raise ValueError("a token is one word of ASCII")
-    return [(b"Authorization", b"Bearer " + token.encode())] if token else []
+    return [(b"Authorization", b"Bearer " + token.encode())]
 
 
 def lines_of(fields: Fields) -> bytes:
-    """Headers as they stand in a head."""
+    """Encode header fields as the lines of a head."""
     return b"".join(b"%b: %b\r\n" % field for field in fields)
 
 
 def target_of(url: str) -> str:
-    """What a request line names of a URL."""
+    """Return the part of a URL that a request line names: its path and its query."""
     parts = urlsplit(url)
-    return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    path = parts.path or "/"
+    if parts.query:
+        return f"{path}?{parts.query}"
+    return path

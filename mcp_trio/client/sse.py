@@ -1,52 +1,53 @@
-"""TODO"""
+"""HTTP+SSE, the HTTP transport of the oldest revisions.
+
+One GET brings every message from the server. Its first event names the URL that the
+client posts its own messages to.
+"""
 
 from __future__ import annotations
 
-from collections.abc import (
-    AsyncIterator,
-)
-from contextlib import (
-    aclosing,
-    asynccontextmanager,
-    suppress,
-)
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
+from functools import partial
 from urllib.parse import urljoin
 
 import trio
 
-from .event_parser import Event, Parser
+from .buffered_wire import BufferedWire, open_buffered_wire
+from .event_parser import EventParser, ServerSentEvent
 from .http_connection import Connections, target_of
-from .queued_wire import QueuedWire, open_queued_wire
 
 
 @asynccontextmanager
-async def open_sse(url: str, token: str = "") -> AsyncIterator[QueuedWire]:
-    """A wire over HTTP+SSE, of the first revisions: one GET brings everything; messages are posted to where it says."""
-
-    async def post(message: bytes) -> None:
-        headers = [(b"Content-Type", b"application/json")]
-        async with connections.request(b"POST", target, headers, message) as response:
-            await response.body()
-
+async def open_sse(url: str, token: str = "") -> AsyncIterator[BufferedWire]:
+    """Open a wire over HTTP+SSE. Raises OSError."""
     connections = Connections(url, token)
-    request = connections.request(
-        b"GET", target_of(url), [(b"Accept", b"text/event-stream")]
-    )
+    accept = [(b"Accept", b"text/event-stream")]
     async with (
         aclosing(connections),
-        request as response,
-        aclosing(response.events(Parser())) as events,
+        connections.request(b"GET", target_of(url), accept) as response,
+        aclosing(response.events(EventParser())) as events,
     ):
-        endpoint = await anext(events, None)  # it comes first
+        endpoint = await anext(events, None)
         if endpoint is None or endpoint.name != "endpoint":
             raise OSError(f"{url}: HTTP {response.status}, no event stream")
         target = target_of(urljoin(url, endpoint.data))
-        async with open_queued_wire(_whole(events), post) as wire:
+        post = partial(_post, connections, target)
+        async with open_buffered_wire(_messages(events), post) as wire:
             yield wire
 
 
-async def _whole(events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
-    """What events bring, until the stream ends or breaks: who waits for more hears of that as of any end."""
+async def _post(connections: Connections, target: str, message: bytes) -> None:
+    headers = [(b"Content-Type", b"application/json")]
+    async with connections.request(b"POST", target, headers, message) as response:
+        await response.body()
+
+
+async def _messages(events: AsyncIterator[ServerSentEvent]) -> AsyncIterator[bytes]:
+    """Yield the messages in the events.
+
+    A stream that breaks ends like any other: the end of the wire tells the client.
+    """
     with suppress(trio.BrokenResourceError):
         async for event in events:
             yield event.data.encode()

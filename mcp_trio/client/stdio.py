@@ -1,59 +1,65 @@
-"""TODO"""
+"""The stdio transport: one message per line, to and from the process of a server."""
 
 from __future__ import annotations
 
 import math
 import subprocess
-from collections.abc import (
-    AsyncIterator,
-    Sequence,
-)
-from contextlib import (
-    asynccontextmanager,
-    suppress,
-)
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 
 import trio
 
 from ..protocol.framing import LineDecoder
 
+# The client accepts messages of any size, but the decoder demands a limit.
+_NO_LIMIT = 2**62
+_CHUNK = 2**16
+
 
 class LineWire:
-    """Messages by line, to and from a server's standard input and output; `run` must be running in a nursery."""
+    """A wire to a server's standard input and output.
 
-    process: trio.Process | None = None
+    `run` must be running in a nursery. `process` is the server's process, if the wire
+    belongs to one.
+    """
 
     def __init__(
-        self, stdin: trio.abc.SendStream, stdout: trio.abc.ReceiveStream
+        self,
+        stdin: trio.abc.SendStream,
+        stdout: trio.abc.ReceiveStream,
+        process: trio.Process | None = None,
     ) -> None:
-        self._stdin, self._stdout = stdin, stdout
+        self.process = process
+        self._stdin = stdin
+        self._stdout = stdout
         self._outgoing, self._to_write = trio.open_memory_channel[bytes](math.inf)
-        self._lines = LineDecoder(
-            limit=2**62
-        )  # a server's answers are not ours to bound
+        self._lines = LineDecoder(limit=_NO_LIMIT)
 
     async def receive(self) -> list[bytes | None]:
-        """Every message that is complete."""
-        while chunk := await self._stdout.receive_some(2**16):
-            if messages := self._lines.feed(bytes(chunk)):
+        """Wait for messages and return every complete one."""
+        while True:
+            chunk = await self._stdout.receive_some(_CHUNK)
+            if not chunk:
+                return self._lines.end()
+            messages = self._lines.feed(bytes(chunk))
+            if messages:
                 return messages
-        return self._lines.end()
 
     def send(self, message: bytes) -> None:
-        """Queue one message."""
+        """Queue a message."""
         self.write(message + b"\n")
 
     def write(self, data: bytes) -> None:
-        """Queue what is written in one go: a part of a line, or many lines."""
+        """Queue bytes that are written at once: part of a line, or several lines."""
         self._outgoing.send_nowait(data)
 
     def end_input(self) -> None:
-        """Let the server's input end, behind what is queued."""
+        """Close the server's input, after everything that is queued."""
         self._outgoing.close()
 
     async def run(self) -> None:
-        """Write what is queued, until the input has ended."""
-        # A server that is gone is told to whoever waits for its answers by the end of its output.
+        """Write the queued bytes until `end_input` is called."""
+        # If the server is gone, `receive` reports it: the server's output has ended.
         with suppress(trio.BrokenResourceError):
             async with self._stdin:
                 async for data in self._to_write:
@@ -61,10 +67,14 @@ class LineWire:
 
 
 @asynccontextmanager
-async def start(
+async def open_stdio(
     command: Sequence[str], *, patience: float = 2.0
 ) -> AsyncIterator[LineWire]:
-    """Start a server as a process of its own. Leaving ends its input, waits that long for it, and then ends it."""
+    """Start a command and open a wire to it. Raises OSError.
+
+    On leaving, the server's input is closed. The process has `patience` seconds to
+    exit; then it is killed.
+    """
     try:
         process = await trio.lowlevel.open_process(
             list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -72,8 +82,8 @@ async def start(
     except OSError as error:
         raise type(error)(f"{command[0]} cannot be started: {error.strerror}") from None
     assert process.stdio is not None
-    wire = LineWire(process.stdio.send_stream, process.stdio.receive_stream)
-    wire.process = process
+    stdio = process.stdio
+    wire = LineWire(stdio.send_stream, stdio.receive_stream, process)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wire.run)
         try:
@@ -81,8 +91,12 @@ async def start(
         finally:
             wire.end_input()
             with trio.CancelScope(shield=True):
-                with trio.move_on_after(patience):
-                    await process.wait()
-                process.kill()
-                await process.wait()
+                await _wait_or_kill(process, patience)
             nursery.cancel_scope.cancel()
+
+
+async def _wait_or_kill(process: trio.Process, patience: float) -> None:
+    with trio.move_on_after(patience):
+        await process.wait()
+    process.kill()
+    await process.wait()

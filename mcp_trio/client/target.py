@@ -1,23 +1,18 @@
-"""TODO"""
+"""Connecting to a server: at a URL, or by a command that starts it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import (
-    AsyncIterator,
-    Sequence,
-)
-from contextlib import (
-    AbstractAsyncContextManager,
-    asynccontextmanager,
-)
-from typing import Any, Literal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Literal
 from urllib.parse import urlsplit
 
-from .client import NEWEST, Client, Wire, talk, ungrouped
-from .stdio import start
+from ..protocol.types import Json
+from .client import NEWEST, AnswerCallback, Client, ClientWire, talk, ungrouped
+from .stdio import open_stdio
 
-# Seconds in which a server at a URL has to open a session.
+# Seconds within which a server at a URL must open a session.
 TO_ANSWER = 30.0
 
 
@@ -27,43 +22,55 @@ async def connect(
     revision: str = NEWEST,
     *,
     token: str = "",
-    **options: Any,
+    capabilities: Json | None = None,
+    answer: AnswerCallback | None = None,
 ) -> AsyncIterator[Client]:
-    """A client of the server at a URL (http, https, ws, wss), or of a command that is started for it.
+    """Connect to the server at a URL, or to a command that is started as a server.
 
-    A URL whose path ends in /sse is taken for the HTTP+SSE of the first revisions. `token` is the bearer token for a
-    URL. The other options are those of Client.
+    A URL has the scheme http, https, ws or wss. If its path ends in /sse, the transport
+    is HTTP+SSE. `token` is a bearer token for a URL. `capabilities` and `answer` are
+    those of Client.
     """
+    # A command may have to be downloaded first, as by npx. A server at a URL is running
+    # already.
+    within = TO_ANSWER if is_url(target) else math.inf
     with ungrouped():
-        # A command may have to be fetched first; who listens already can answer.
-        within = TO_ANSWER if is_url(target) else math.inf
         async with (
-            _wire_to(target, token) as wire,
-            talk(wire, revision, within=within, **options) as client,
+            _open_wire_to(target, token) as wire,
+            talk(
+                wire,
+                revision,
+                within=within,
+                capabilities=capabilities,
+                answer=answer,
+            ) as client,
         ):
             yield client
 
 
 def is_url(target: object) -> bool:
-    """Whether a target is a URL, of the kinds that `connect` takes."""
+    """Return whether a target is a URL that `connect` accepts."""
     return isinstance(target, str) and target.startswith(
         ("http://", "https://", "ws://", "wss://")
     )
 
 
 def transport_of(url: str) -> Literal["ws", "sse", "http"]:
-    """What a URL is reached over."""
+    """Return the transport that reaches a URL."""
     parts = urlsplit(url)
     if parts.scheme in ("ws", "wss"):
         return "ws"
-    return "sse" if parts.path.endswith("/sse") else "http"
+    if parts.path.endswith("/sse"):
+        return "sse"
+    return "http"
 
 
-def _wire_to(
+def _open_wire_to(
     target: str | Sequence[str], token: str
-) -> AbstractAsyncContextManager[Wire]:
+) -> AbstractAsyncContextManager[ClientWire]:
     if not isinstance(target, str):
-        return start(target)
+        return open_stdio(target)
+    # Deferred for start-up time: only a URL needs the network libraries.
     from .transports import WIRES
 
     return WIRES[transport_of(target)](target, token)

@@ -1,21 +1,34 @@
-"""TODO"""
+"""The transports that reach a URL."""
 
-from __future__ import annotations
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
 
-from collections.abc import (
-    Callable,
-)
-from contextlib import (
-    AbstractAsyncContextManager,
-)
-
-from .http import HttpWire, open_http
-from .queued_wire import QueuedWire
+from .client import ClientWire
+from .http import open_http
 from .sse import open_sse
-from .websocket import open_websocket
 
-# What a URL is reached over -> what opens a wire there.
-WIRES: dict[
-    str, Callable[[str, str], AbstractAsyncContextManager[HttpWire | QueuedWire]]
-]
-WIRES = {"http": open_http, "sse": open_sse, "ws": open_websocket}
+
+class OpenUrl(Protocol):
+    """Opens a wire to a URL, with a bearer token unless it is empty."""
+
+    def __call__(
+        self, url: str, token: str = ""
+    ) -> AbstractAsyncContextManager[ClientWire]:
+        """Return the context manager that opens the wire."""
+
+
+def _open_websocket(
+    url: str, token: str = ""
+) -> AbstractAsyncContextManager[ClientWire]:
+    # Deferred for start-up time: the other transports do without the library.
+    from .websocket import open_websocket
+
+    return open_websocket(url, token)
+
+
+# What opens a wire over each transport. The keys are those of `transport_of`.
+WIRES: dict[str, OpenUrl] = {
+    "http": open_http,
+    "sse": open_sse,
+    "ws": _open_websocket,
+}

@@ -1,66 +1,71 @@
-"""TODO"""
+"""WebSocket: each message is one text frame."""
 
 from __future__ import annotations
 
-from collections.abc import (
-    AsyncIterator,
-    Iterator,
-)
-from contextlib import (
-    asynccontextmanager,
-    contextmanager,
-    suppress,
-)
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 import trio
+from trio_websocket import (
+    ConnectionClosed,
+    ConnectionRejected,
+    WebSocketConnection,
+    wrap_client_stream,
+)
 
+from .buffered_wire import BufferedWire, open_buffered_wire
 from .http_connection import Connections, bearing, target_of
-from .queued_wire import QueuedWire, open_queued_wire
 
-# Seconds in which a WebSocket has to be open.
+# Seconds that opening a connection may take, and again opening a WebSocket on it.
 TO_OPEN = 10.0
+# The client accepts messages of any size, but the library demands a limit.
+_NO_LIMIT = 2**62
 
 
 @asynccontextmanager
-async def open_websocket(url: str, token: str = "") -> AsyncIterator[QueuedWire]:
-    """A wire over WebSocket: one message a text frame."""
-    from trio_websocket import ConnectionClosed, ConnectionRejected, wrap_client_stream
+async def open_websocket(url: str, token: str = "") -> AsyncIterator[BufferedWire]:
+    """Open a wire over WebSocket. Raises OSError."""
+    connections = Connections(url)
+    authorization = bearing(token)
+    # The library could connect too, but leaves the connection open if it is rejected.
+    with _in_time(url):
+        stream = await connections.connect()
+    try:
+        with _rejection_as_os_error(url):
+            async with trio.open_nursery() as nursery:
+                with _in_time(url):
+                    connection = await wrap_client_stream(
+                        nursery,
+                        stream,
+                        connections.authority.decode(),
+                        target_of(url),
+                        subprotocols=["mcp"],
+                        extra_headers=authorization,
+                        max_message_size=_NO_LIMIT,
+                    )
+                async with connection, _open_wire_on(connection) as wire:
+                    yield wire
+    finally:
+        await trio.aclose_forcefully(stream)
 
-    async def said() -> AsyncIterator[bytes]:
+
+@asynccontextmanager
+async def _open_wire_on(
+    connection: WebSocketConnection,
+) -> AsyncIterator[BufferedWire]:
+    async def receive() -> AsyncIterator[bytes]:
         with suppress(ConnectionClosed):
             while True:
                 message = await connection.get_message()
                 yield message.encode() if isinstance(message, str) else message
 
-    async def say(message: bytes) -> None:
-        with suppress(ConnectionClosed):  # which the reader sees too
+    async def send(message: bytes) -> None:
+        # If the connection is closed, `receive` ends the wire.
+        with suppress(ConnectionClosed):
             await connection.send_message(message.decode())
 
-    with _in_time(url):  # not by the library, which leaves it open where it is rejected
-        stream: Any = await Connections(url).connect()
-    options: Any = {
-        "subprotocols": ["mcp"],
-        "extra_headers": bearing(token),
-        "max_message_size": 2**62,
-    }
-    try:
-        async with trio.open_nursery() as nursery:
-            with _in_time(url):
-                host = Connections(url).authority.decode()
-                connection = await wrap_client_stream(
-                    nursery, stream, host, target_of(url), **options
-                )
-            async with connection, open_queued_wire(said(), say) as wire:
-                yield wire
-    except BaseExceptionGroup as group:
-        if (rejected := group.subgroup(ConnectionRejected)) is None:
-            raise
-        (problem,) = rejected.exceptions
-        why = f"the server answered with status {problem.status_code}"  # type: ignore[union-attr]
-        raise OSError(f"{url} cannot be opened: {why}") from None
-    finally:
-        await trio.aclose_forcefully(stream)
+    async with open_buffered_wire(receive(), send) as wire:
+        yield wire
 
 
 @contextmanager
@@ -70,3 +75,17 @@ def _in_time(url: str) -> Iterator[None]:
             yield
     except (OSError, trio.TooSlowError):
         raise OSError(f"{url} cannot be opened: nobody there") from None
+
+
+@contextmanager
+def _rejection_as_os_error(url: str) -> Iterator[None]:
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        rejected = group.subgroup(ConnectionRejected)
+        if rejected is None:
+            raise
+        rejection = rejected.exceptions[0]
+        assert isinstance(rejection, ConnectionRejected)
+        reason = f"the server answered with status {rejection.status_code}"
+        raise OSError(f"{url} cannot be opened: {reason}") from None

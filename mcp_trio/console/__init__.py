@@ -1,0 +1,1 @@
+"""The console: a web page that calls a server and shows every message."""

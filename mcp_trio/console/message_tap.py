@@ -1,9 +1,14 @@
-"""Every message that passes between a server and its clients, on any transport: the latest are kept to be looked at."""
+"""The messages that pass between a server and its clients, over any transport.
+
+The latest ones are kept, to be shown and to be saved as traces.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import count, islice
 from weakref import WeakKeyDictionary
 
@@ -12,7 +17,8 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from ..protocol.jsonrpc import MAX_MESSAGE
 from ..protocol.params import NO_META, ClientInfo, Meta
-from ..server.conversation import Conversation
+from ..server.app import Server
+from ..server.conversation import Conversation, MessageObserver
 from ..trace.format import (
     VERSION,
     Header,
@@ -24,25 +30,27 @@ from ..trace.format import (
     revision_in,
 )
 
-MOST_MESSAGES, MOST_BYTES = 2_000, 8 * MAX_MESSAGE
-# Clients without a session that are told from one another.
-MOST_CLIENTS = 1_000
+# How many messages are kept, and how many bytes of them.
+MAX_MESSAGES = 2_000
+MAX_BYTES = 8 * MAX_MESSAGE
+# How many clients without a session are remembered, by their names.
+MAX_CLIENTS = 1_000
 
 
-class Talk(Struct, eq=False):
-    """One conversation: what it goes over, and with whom, as far as that is known."""
+class ObservedConversation(Struct, eq=False):
+    """One conversation. `client` is the client's name and version, once known."""
 
     number: int
     transport: str
     client: str = ""
 
 
-class Passed(Struct, eq=False):
-    """A message that has passed."""
+class ObservedMessage(Struct, eq=False):
+    """One message of a conversation. Messages are numbered from 1."""
 
     number: int
     at: float
-    talk: Talk
+    conversation: ObservedConversation
     sender: Sender
     data: bytes
 
@@ -53,105 +61,168 @@ class _OpeningParams(Struct):
 
 
 class _Opening(Struct):
-    """What says who a client is: `initialize`, or any request without a session."""
+    """A message that names the client: `initialize`, or a request without a session."""
 
     params: _OpeningParams
 
 
 class MessageTap:
-    """What sees all messages. Nobody is waited for: who is too slow misses some."""
+    """Observes and keeps the messages of a server.
+
+    Nothing waits for its readers: a reader that is too slow misses messages.
+    """
 
     def __init__(self) -> None:
-        self.news = trio.lowlevel.ParkingLot()
-        self.latest = 0  # the number of the last message
-        self._kept: deque[Passed] = deque()
+        # The number of the latest message.
+        self.latest = 0
+        self._readers = trio.lowlevel.ParkingLot()
+        self._kept: deque[ObservedMessage] = deque()
         self._size = 0
-        self._talks = count(1)
-        self._talks_of = WeakKeyDictionary[Conversation, Talk]()
-        self._known: dict[str, Talk] = {}  # the clients without a session
+        self._numbers = count(1)
+        self._conversations = WeakKeyDictionary[Conversation, ObservedConversation]()
+        # By name, the clients without a session, those heard of last at the end.
+        self._known: dict[str, ObservedConversation] = {}
+        self._next_observer: MessageObserver | None = None
+
+    @contextmanager
+    def attached_to(self, server: Server) -> Iterator[None]:
+        """Observe the conversations that begin from now on.
+
+        If the server has an observer already, that one keeps seeing all messages.
+        """
+        previous = server.on_message
+        self._next_observer = previous
+        server.on_message = self.observe
+        try:
+            yield
+        finally:
+            # If another observer has been set since, it stays.
+            if server.on_message == self.observe:
+                server.on_message = previous
 
     def observe(self, conversation: Conversation, sender: Sender, data: bytes) -> None:
-        """Note a message that passes in a conversation."""
-        talk = self._talks_of.get(conversation)
-        if talk is None:
-            is_http = conversation.transport == "http"
-            talk = self.visitor(data) if is_http else self.talk(conversation.transport)
-            self._talks_of[conversation] = talk
-        self.note(talk, sender, data)
+        """Note a message of any conversation."""
+        observed = self._conversations.get(conversation)
+        if observed is None:
+            if conversation.transport == "http":
+                observed = self.http_conversation(data)
+            else:
+                observed = self.begin_conversation(conversation.transport)
+            self._conversations[conversation] = observed
+        self.note(observed, sender, data)
+        self.pass_on(conversation, sender, data)
 
-    def talk(self, transport: str) -> Talk:
-        """A conversation begins."""
-        return Talk(next(self._talks), transport)
+    def pass_on(self, conversation: Conversation, sender: Sender, data: bytes) -> None:
+        """Call the observer that the server had before."""
+        if self._next_observer is not None:
+            self._next_observer(conversation, sender, data)
 
-    def note(self, talk: Talk, sender: Sender, data: bytes) -> None:
-        """A message passes."""
+    def begin_conversation(self, transport: str) -> ObservedConversation:
+        """Number a new conversation."""
+        return ObservedConversation(next(self._numbers), transport)
+
+    def note(
+        self, conversation: ObservedConversation, sender: Sender, data: bytes
+    ) -> None:
+        """Keep a message, and forget the oldest ones if there are too many."""
         self.latest += 1
-        self._kept.append(Passed(self.latest, time.time(), talk, sender, data))
+        message = ObservedMessage(self.latest, time.time(), conversation, sender, data)
+        self._kept.append(message)
         self._size += len(data)
-        while len(self._kept) > MOST_MESSAGES or self._size > MOST_BYTES:
+        while len(self._kept) > MAX_MESSAGES or self._size > MAX_BYTES:
             self._size -= len(self._kept.popleft().data)
-        if sender == "client" and not talk.client:
-            talk.client = client_of(data)
-        self.news.unpark_all()
+        if sender == "client" and not conversation.client:
+            conversation.client = client_of(data)
+        self.wake_readers()
 
-    def since(self, number: int, most: int) -> list[Passed]:
-        """Messages behind one, in order: not all at once."""
-        first = self.latest - len(self._kept)
-        return list(
-            islice(self._kept, max(0, number - first), max(0, number - first) + most)
-        )
+    async def wait(self) -> None:
+        """Wait for a message, or for `wake_readers`."""
+        await self._readers.park()
+
+    def wake_readers(self) -> None:
+        """Let those who wait look for news: a message, or anything else."""
+        self._readers.unpark_all()
+
+    def since(self, number: int, limit: int) -> list[ObservedMessage]:
+        """Return the messages after a number, in order, and at most `limit` of them."""
+        forgotten = self.latest - len(self._kept)
+        start = max(0, number - forgotten)
+        return list(islice(self._kept, start, start + limit))
 
     def trace(self, number: int, title: str, server: str) -> Trace | None:
-        """What is kept of a conversation, as a trace that holds on any transport; None where there is nothing."""
-        kept = [passed for passed in self._kept if passed.talk.number == number]
-        if not kept:
+        """Return a conversation as a trace that can be replayed over any transport.
+
+        Return None if no messages of the conversation are kept.
+        """
+        messages = [one for one in self._kept if one.conversation.number == number]
+        if not messages:
             return None
-        talk, began = kept[0].talk, kept[0].at
-        over: Transport = (
-            "sse"
-            if talk.transport == "sse"
-            else "ws"
-            if talk.transport == "ws"
-            else "stdio"
-        )
+        conversation = messages[0].conversation
+        start = messages[0].at
+        transport = conversation.transport
         header = Header(
             mcp_trace=VERSION,
             title=title,
-            revision=next(
-                filter(
-                    None,
-                    (revision_in(parsed(passed.data)) for passed in reversed(kept)),
-                ),
-                "",
-            ),
-            transport=over,
+            revision=_latest_revision(messages),
+            transport=_trace_transport(transport),
             server=server,
-            client=talk.client,
+            client=conversation.client,
             paced=True,
-            notes=f"Saved in the console: the messages, without what carried them ({talk.transport}).",
+            notes=(
+                "Saved in the console: the messages, without what carried them "
+                f"({transport})."
+            ),
         )
-        return Trace(
-            header,
-            [line(passed.at - began, passed.sender, passed.data) for passed in kept],
-        )
+        lines = [line(one.at - start, one.sender, one.data) for one in messages]
+        return Trace(header, lines)
 
-    def visitor(self, data: bytes) -> Talk:
-        """The conversation of a message over HTTP that is of no session: a new one, or that of a client's name."""
+    def http_conversation(self, data: bytes) -> ObservedConversation:
+        """Return the conversation of an HTTP message that belongs to no session.
+
+        Messages that open a session begin a conversation. Others belong to the
+        conversation of the client that they name.
+        """
         if b'"initialize"' in data:
-            return self.talk("http")
+            return self.begin_conversation("http")
         name = client_of(data)
-        talk = self._known[name] = (
-            self._known.pop(name) if name in self._known else self.talk("http")
-        )
-        if len(self._known) > MOST_CLIENTS:
-            del self._known[next(iter(self._known))]
-        return talk
+        conversation = self._known.pop(name, None)
+        if conversation is None:
+            conversation = self.begin_conversation("http")
+        self._known[name] = conversation
+        if len(self._known) > MAX_CLIENTS:
+            oldest = next(iter(self._known))
+            del self._known[oldest]
+        return conversation
 
 
 def client_of(data: bytes) -> str:
-    """The name and version that a client's message gives; nothing where it gives none."""
-    opening: _Opening | None = parsed(data, _Opening) if b"clientInfo" in data else None
+    """Return the name and version in a client's message, or an empty string."""
+    # Most messages do not name the client; they need no decoding.
+    if b"clientInfo" not in data:
+        return ""
+    opening: _Opening | None = parsed(data, _Opening)
     if opening is None:
         return ""
     info = opening.params.client or opening.params.meta.client
-    return f"{info.name} {info.version}".strip() if info else ""
+    if not info:
+        return ""
+    return f"{info.name} {info.version}".strip()
+
+
+def _latest_revision(messages: Iterable[ObservedMessage]) -> str:
+    """Return the last revision that a message names, or an empty string."""
+    latest = ""
+    for message in messages:
+        revision = revision_in(parsed(message.data))
+        if revision:
+            latest = revision
+    return latest
+
+
+def _trace_transport(transport: str) -> Transport:
+    """Return the transport of a trace that has messages and no HTTP."""
+    if transport == "sse":
+        return "sse"
+    if transport == "ws":
+        return "ws"
+    return "stdio"

@@ -10,7 +10,7 @@ from typing import Any
 import httptools
 from msgspec import UNSET, Struct
 
-from ..client.event_parser import Parser
+from ..client.event_parser import EventParser
 from .format import Http, Sender
 
 KEPT = frozenset(
@@ -170,7 +170,7 @@ class Side:
         self._path = ""
         self._headers: dict[str, str] = {}
         self._body = bytearray()
-        self._events: Parser | None = None  # what reads a stream of them
+        self._events: EventParser | None = None  # what reads a stream of them
 
     def on_url(self, url: bytes) -> None:
         self._path += url.decode("latin-1")
@@ -205,7 +205,7 @@ class Side:
             self._connection.client.release(self._exchange)
             self._http = Http(status=status, headers=headers)
             if headers.get("content-type", "").startswith("text/event-stream"):
-                self._events = Parser()
+                self._events = EventParser()
                 self._note(self._exchange, http=self._http)
 
     def on_body(self, chunk: bytes) -> None:

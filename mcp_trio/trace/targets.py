@@ -19,14 +19,13 @@ import trio
 from msgspec import UNSET, UnsetType
 
 from ..auth.principal import owner
-from ..client.client import Wire
-from ..client.http import HttpWire, open_http
+from ..client.client import ClientWire
+from ..client.http import open_http
 from ..client.http_connection import Connections, target_of
-from ..client.stdio import LineWire, start
+from ..client.stdio import LineWire, open_stdio
 from ..client.target import is_url, transport_of
 from ..client.transports import WIRES
 from ..load_spec import UsageError, load
-from ..protocol.types import Json
 from ..server.app import Server
 from ..server.serve_conversation import serve_conversation
 from ..transports.http.server import serve_http
@@ -36,7 +35,7 @@ from .format import Http, Line, Sender, Trace, Transport
 from .format import line as line_of
 from .sniffer import Connection
 
-OpenWire = Callable[[], AbstractAsyncContextManager[Wire | LineWire]]
+OpenWire = Callable[[], AbstractAsyncContextManager[ClientWire | LineWire]]
 # The number of a stream. UNSET is the conversation's only or first one.
 Stream = int | UnsetType
 # A SPEC or a URL; a command; a server object.
@@ -105,7 +104,7 @@ class MessageLink(Link):
         super().__init__(nursery)
         self._open_wire = open_wire
         self._byte_by_byte = byte_by_byte
-        self._wires: dict[Stream, Wire | LineWire] = {}
+        self._wires: dict[Stream, ClientWire | LineWire] = {}
 
     async def open(self, stream: Stream = UNSET) -> None:
         """Open the wire of a stream. Raises UsageError."""
@@ -254,15 +253,6 @@ def _endpoint_of(trace: Trace) -> str:
     return max(paths, key=paths.count, default="")
 
 
-class VerbatimHttpWire(HttpWire):
-    """An HTTP wire that passes on every message, and adds no errors of its own."""
-
-    def _fail(self, ids: list[Json], what: str, body: bytes = b"") -> None:
-        ids.clear()
-        if body:
-            self.put(body)
-
-
 def reachable(target: Target) -> tuple[Transport, ...]:
     """Return the transports that lead to a target."""
     if isinstance(target, list):
@@ -309,12 +299,12 @@ async def _check_that_it_listens(url: str) -> None:
 def _opener(target: Target, over: Transport) -> OpenWire:
     """Return the function that opens a wire to a target."""
     if isinstance(target, list):
-        return partial(start, target, patience=0)
+        return partial(open_stdio, target, patience=0)
     if over == "stdio":
         return partial(_in_process, target)
     url = cast(str, target)
     if over == "http":
-        return partial(open_http, url, kind=VerbatimHttpWire)
+        return partial(open_http, url, verbatim=True)
     return partial(WIRES[over], url, "")
 
 

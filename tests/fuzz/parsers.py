@@ -21,7 +21,7 @@ from test_uri_templates import MATCHES
 from test_websocket import UPGRADE, masked
 
 from mcp_trio import Server
-from mcp_trio.client.event_parser import Parser
+from mcp_trio.client.event_parser import EventParser
 from mcp_trio.protocol import jsonrpc
 from mcp_trio.protocol.errors import HeaderMismatch, InvalidArguments
 from mcp_trio.protocol.framing import LineDecoder
@@ -406,10 +406,10 @@ def an_event_stream(mutator: Mutator) -> Callable[[], object]:
 
     def one() -> None:
         data = b"".join(mutator.make() for _ in range(3))
-        split = Parser()
+        split = EventParser()
         assert [
             event for piece in mutator.pieces(data) for event in split.feed(piece)
-        ] == Parser().feed(data)
+        ] == EventParser().feed(data)
 
     return one
 

@@ -32,7 +32,7 @@ from checked import cancelled, initialize, modern
 from http_wire import HEADERS, Site, Wire, make_server, message, modern_headers, request
 from trio_websocket import WebSocketConnection, wrap_client_stream
 
-from mcp_trio.client.event_parser import Event, Parser
+from mcp_trio.client.event_parser import EventParser, ServerSentEvent
 from mcp_trio.transports.stdio import StdioWire, open_wire
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
@@ -323,7 +323,7 @@ async def cancels(soak: Soak) -> None:
 async def comes_back(soak: Soak) -> None:
     """Cut off in mid-stream, it asks for the rest by the last event that it has seen."""
     there = soak.there
-    headers, parser = await there.open_session(OLD), Parser()
+    headers, parser = await there.open_session(OLD), EventParser()
     body = message(
         "tools/call", {"name": "steps", "arguments": {"count": 10, "seconds": 0.02}}
     )
@@ -332,7 +332,7 @@ async def comes_back(soak: Soak) -> None:
     async with there.wire() as wire:
         await wire.send(posted(body, headers))
         await wire.head()
-        events = list[Event]()
+        events = list[ServerSentEvent]()
         while not events:
             events = parser.feed(await wire.chunk())
         vanish(wire)
@@ -341,7 +341,7 @@ async def comes_back(soak: Soak) -> None:
             request("GET", "/mcp", {**headers, "Last-Event-ID": events[0].id})
         )
         await wire.head()
-        parser, messages = Parser(), list[Any]()
+        parser, messages = EventParser(), list[Any]()
         while not messages or "result" not in messages[-1]:
             events = parser.feed(await wire.chunk())
             messages += [json.loads(event.data) for event in events if event.data]
@@ -352,7 +352,7 @@ async def over_sse(soak: Soak) -> None:
     """HTTP+SSE: messages by POST, replies on the stream of one GET."""
     there = soak.there
     async with there.wire() as wire:
-        parser = Parser()
+        parser = EventParser()
         await wire.send(request("GET", "/sse", {"Accept": "text/event-stream"}))
         await wire.head()
         path = (await wire.event(parser)).data

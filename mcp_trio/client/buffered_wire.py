@@ -34,15 +34,15 @@ class MessageQueue:
         return messages
 
 
-class QueuedWire:
-    """A client's messages in both directions, as two queues."""
+class BufferedWire:
+    """A wire whose messages are buffered in both directions."""
 
     def __init__(self) -> None:
         self.incoming = MessageQueue()
         self.outgoing = MessageQueue()
 
     async def receive(self) -> list[bytes | None]:
-        """Wait for messages of the server."""
+        """Wait for messages from the server."""
         return await self.incoming.take()
 
     def send(self, message: bytes) -> None:
@@ -51,14 +51,14 @@ class QueuedWire:
 
 
 @asynccontextmanager
-async def open_queued_wire(
+async def open_buffered_wire(
     incoming: AsyncIterable[bytes], send: Callable[[bytes], Awaitable[None]]
-) -> AsyncIterator[QueuedWire]:
+) -> AsyncIterator[BufferedWire]:
     """Open a wire that ends when `incoming` ends.
 
     Messages are sent one after the other, because their order matters.
     """
-    wire = QueuedWire()
+    wire = BufferedWire()
 
     async def read() -> None:
         async with trio.open_nursery() as writing:

@@ -1,0 +1,251 @@
+"""One open page of the console, and the client that works for it."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from typing import NoReturn
+
+import msgspec
+import trio
+from quart import abort
+from quart_trio.wrappers import TrioResponse as Response
+
+from ..auth.principal import owner
+from ..client.client import Client, talk, ungrouped
+from ..client.errors import RemoteError, ServerGone
+from ..protocol import jsonrpc
+from ..protocol.types import Json
+from ..server.app import Server
+from ..server.conversation import Conversation, Sender
+from ..server.serve_conversation import serve_conversation
+from ..trace.format import parsed
+from ..transports.http.service import HEARTBEAT
+from ..transports.memory import memory_pair
+from .message_tap import MessageTap, ObservedMessage
+
+# How many requests of one page may be in progress, or have results not yet sent to it.
+MAX_CALLS = 100
+# How many messages a page is sent at a time, and how many bytes of each are shown.
+AT_ONCE = 200
+SHOWN = 64 * 1024
+# Of a message too long to be shown whole, the values up to this size are sent as well.
+SHOWN_VALUE = 200
+
+CAPABILITIES: Json = {
+    "elicitation": {"form": {}, "url": {}},
+    "sampling": {},
+    "roots": {},
+}
+DECLINED = {"code": -1, "message": "The user has declined"}
+
+
+def refuse(status: int, reason: str) -> NoReturn:
+    """End the current HTTP request with an error."""
+    abort(Response(f"{reason}\n", status, content_type="text/plain; charset=utf-8"))
+
+
+class PageCommand(msgspec.Struct):
+    """What a page posts: to send a request, to cancel one, or to answer a question."""
+
+    page: str
+    key: str = ""
+    method: str = ""
+    params: Json = {}
+    result: Json | None = None
+
+
+class ConsolePage:
+    """One open page, and its client."""
+
+    client: Client
+    nursery: trio.Nursery
+
+    def __init__(self, server: Server, tap: MessageTap) -> None:
+        self.id = secrets.token_urlsafe(8)
+        self.conversation = tap.begin_conversation("console")
+        self.scope = trio.CancelScope()
+        # By key, the requests in progress.
+        self.calls: dict[str, trio.CancelScope] = {}
+        # What the page is told next.
+        self.told: list[Json] = []
+        # By key, the channels that take the answers to open questions.
+        self._questions: dict[str, trio.MemorySendChannel[Json | None]] = {}
+        self._server = server
+        self._tap = tap
+        # The number of the last message that the page was sent.
+        self._seen = 0
+        self._question_numbers = count(1)
+
+    async def run(self, revision: str, task_status: trio.TaskStatus[None]) -> None:
+        """Run the page's client until the scope is cancelled.
+
+        Raises RemoteError if the server does not open a session.
+        """
+        ours, theirs = memory_pair()
+        serve = partial(
+            serve_conversation,
+            self._server,
+            theirs,
+            owner(),
+            transport="console",
+            observer=self._observe,
+        )
+        with self.scope, ungrouped():
+            async with trio.open_nursery() as nursery:
+                self.nursery = nursery
+                nursery.start_soon(serve)
+                async with talk(
+                    ours, revision, capabilities=CAPABILITIES, answer=self._ask
+                ) as client:
+                    self.client = client
+                    self._tell_opened()
+                    task_status.started()
+                    await trio.sleep_forever()
+
+    def _observe(self, conversation: Conversation, sender: Sender, data: bytes) -> None:
+        self._tap.note(self.conversation, sender, data)
+        self._tap.pass_on(conversation, sender, data)
+
+    def _tell_opened(self) -> None:
+        opened = {
+            "page": self.id,
+            "talk": self.conversation.number,
+            "revision": self.client.revision,
+        }
+        self.tell({"opened": opened, "server": self.client.server})
+
+    def tell(self, news: Json) -> None:
+        """Send something to the page."""
+        self.told.append(news)
+        self._tap.wake_readers()
+
+    async def next(self) -> bytes:
+        """Wait for news, and return them as JSON, one per line.
+
+        If nothing happens for a while, return an empty line, which keeps the connection
+        alive.
+        """
+        with trio.move_on_after(HEARTBEAT):
+            while not self._has_news():
+                await self._tap.wait()
+        # The page shows notifications as messages, so the client need not keep them.
+        self.client.heard.clear()
+        news = self.told
+        self.told = []
+        news += self._new_rows()
+        if not news:
+            return b"\n"
+        return b"".join(jsonrpc.encode(one) + b"\n" for one in news)
+
+    def _has_news(self) -> bool:
+        if self.told or self.scope.cancel_called:
+            return True
+        return self._seen < self._tap.latest
+
+    def _new_rows(self) -> list[Json]:
+        """Return the messages that the page has not been sent yet.
+
+        If some are forgotten already, say how many.
+        """
+        messages = self._tap.since(self._seen, AT_ONCE)
+        if not messages:
+            return []
+        rows: list[Json] = []
+        missed = messages[0].number - self._seen - 1
+        if missed > 0:
+            rows.append({"missed": missed})
+        rows += [{"row": _row(message)} for message in messages]
+        self._seen = messages[-1].number
+        return rows
+
+    def request(self, command: PageCommand) -> None:
+        """Send a request. The page is told the result."""
+        is_full = len(self.calls) + len(self.told) >= MAX_CALLS
+        if is_full or command.key in self.calls:
+            refuse(409, "Too many requests are under way, or one of them is this")
+        self.calls[command.key] = trio.CancelScope()
+        self.nursery.start_soon(self._request, command)
+
+    def cancel(self, command: PageCommand) -> None:
+        """Cancel a request, unless it has ended."""
+        if command.key in self.calls:
+            self.calls[command.key].cancel()
+
+    def answer(self, command: PageCommand) -> None:
+        """Answer a question, unless it has been answered or withdrawn."""
+        with suppress(KeyError, trio.WouldBlock):
+            self._questions[command.key].send_nowait(command.result)
+
+    async def _request(self, command: PageCommand) -> None:
+        outcome: Json = {"cancelled": True}
+        with self.calls[command.key]:
+            outcome = await self._outcome(command)
+        del self.calls[command.key]
+        self.tell({"done": command.key, **outcome})
+
+    async def _outcome(self, command: PageCommand) -> Json:
+        """Return the result of a request, or its error, as the page is told it."""
+        meta = {"progressToken": command.key}
+        try:
+            result = await self.client.request(
+                command.method, command.params, meta=meta
+            )
+        except RemoteError as error:
+            details = {
+                "code": error.code,
+                "message": error.message,
+                "data": error.data,
+            }
+            return {"error": details}
+        except ServerGone as error:
+            return {"error": {"message": str(error)}}
+        return {"result": result}
+
+    async def _ask(self, method: str, params: Json) -> Json:
+        """Ask the page a question of the server's.
+
+        Raises RemoteError if the user declines to answer.
+        """
+        key = f"question-{next(self._question_numbers)}"
+        send_answer, answers = trio.open_memory_channel[Json | None](1)
+        self._questions[key] = send_answer
+        self.tell({"asked": key, "method": method, "params": params})
+        try:
+            answer = await answers.receive()
+        finally:
+            del self._questions[key]
+            self.tell({"settled": key})
+        if answer is None:
+            raise RemoteError(DECLINED)
+        return answer
+
+
+def _row(message: ObservedMessage) -> Json:
+    """Return a message as a page is sent it."""
+    conversation = message.conversation
+    row: Json = {
+        "talk": conversation.number,
+        "transport": conversation.transport,
+        "client": conversation.client,
+        "size": len(message.data),
+        "number": message.number,
+        "at": message.at,
+        "from": message.sender,
+        "text": message.data[:SHOWN].decode(errors="replace"),
+    }
+    if len(message.data) > SHOWN:
+        parts = parsed(message.data, dict[str, msgspec.Raw])
+        if parts:
+            row["head"] = _short_values(parts)
+    return row
+
+
+def _short_values(parts: dict[str, msgspec.Raw]) -> Json:
+    """Return the parts of a message, with an empty object for each one too long."""
+    values: Json = {}
+    for key, value in parts.items():
+        values[key] = value if len(bytes(value)) < SHOWN_VALUE else {}
+    return values
