@@ -5,7 +5,7 @@ oracle also walks the schema beside the message and reports each key that no par
 places stay free: what the schema leaves without names (`structuredContent`, `toolResult`, `data`, the values of
 `experimental` and `extensions`), the contents of `_meta`, and the bodies of `inputSchema` and `outputSchema`.
 
-The schemas are not part of this repository: `MCP_SPEC_DIR` names the folder that holds `schema/<revision>.json`.
+The schemas are in `data/schema`: the official ones without their prose, see `data/derive.py`.
 
     oracle = Oracle("2025-06-18")
     oracle.sent_by_client({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
@@ -15,7 +15,6 @@ The schemas are not part of this repository: `MCP_SPEC_DIR` names the folder tha
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -23,7 +22,6 @@ from typing import Any
 
 import jsonschema
 import jsonschema.validators
-import pytest
 
 Schema = dict[str, Any]
 
@@ -66,25 +64,7 @@ ANY_JSON = frozenset({"JSONValue"})
 """Any JSON value. (The generated schema of 2026-07-28 lost null and fractions here, and it refers to itself.)"""
 
 
-# Where the schemas lie
-
-
-def spec_dir() -> Path:
-    """The folder with `schema/` and `examples/`: MCP_SPEC_DIR, or `../shared/spec` from the project's root."""
-    beside = Path(__file__).resolve().parent.parent.parent / "shared" / "spec"
-    return Path(os.environ.get("MCP_SPEC_DIR") or beside)
-
-
-def available() -> bool:
-    """Whether the official schema of every revision is there."""
-    return all(
-        (spec_dir() / "schema" / f"{revision}.json").is_file() for revision in REVISIONS
-    )
-
-
-needs_spec = pytest.mark.skipif(
-    not available(), reason="the official schemas are absent: set MCP_SPEC_DIR"
-)
+DATA = Path(__file__).resolve().parent / "data"
 
 
 # Reading a schema: every $ref is replaced by what it names, which keeps the definition's name as $comment
@@ -93,9 +73,8 @@ needs_spec = pytest.mark.skipif(
 @cache
 def raw_definitions(revision: str) -> dict[str, Schema]:
     """The definitions of one revision as they are published, with the oracle's amendments."""
-    document = json.loads(
-        (spec_dir() / "schema" / f"{revision}.json").read_text(encoding="utf-8")
-    )
+    path = DATA / "schema" / f"{revision}.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
     definitions: dict[str, Schema] = document.get("$defs") or document["definitions"]
     for name, properties in AMENDMENTS.get(revision, {}).items():
         definitions[name]["properties"].update(properties)

@@ -27,7 +27,7 @@ from http_wire import (
     request,
     site,
 )
-from oracle import Oracle, needs_spec
+from oracle import Oracle
 
 from mcp_trio.serve import serve
 from mcp_trio.transports.address import parse_address
@@ -354,7 +354,6 @@ async def test_what_runs_longer_is_cancelled_and_its_stream_ends_cleanly() -> No
 # Bodies
 
 
-@needs_spec
 async def test_bodies_fit_the_official_schemas() -> None:
     async with site(make_server()) as there:
         session = await there.open_session()

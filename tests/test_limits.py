@@ -24,7 +24,7 @@ from checked import (
 )
 from http_wire import HEADERS, Site, message, site
 from http_wire import request as http_request
-from oracle import Oracle, needs_spec
+from oracle import Oracle
 
 from mcp_trio import Limits, Principal, Server
 from mcp_trio.client.errors import RemoteError
@@ -702,7 +702,6 @@ async def test_sessionless_requests_of_one_sender_are_bounded_together() -> None
     assert busy.server.limiter._counts == {}
 
 
-@needs_spec
 def test_too_many_calls_has_a_code_that_every_revision_names() -> None:
     busy = Busy()
     for revision in busy.server.revisions.all:

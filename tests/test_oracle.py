@@ -6,15 +6,12 @@ from typing import Any
 import pytest
 from oracle import (
     CODES,
+    DATA,
     REVISIONS,
     Oracle,
     judge,
-    needs_spec,
     raw_definitions,
-    spec_dir,
 )
-
-pytestmark = needs_spec
 
 FIRST, LAST = REVISIONS[0], REVISIONS[-1]
 WITH_INITIALIZE = REVISIONS[:-1]
@@ -83,14 +80,19 @@ def test_each_revision_has_its_schema(revision: str) -> None:
 
 
 def official_examples() -> list[Any]:
-    paths = sorted((spec_dir() / "examples" / LAST).glob("*/*.json"))
-    return [pytest.param(path, id=f"{path.parent.name}-{path.stem}") for path in paths]
+    path = DATA / "examples" / f"{LAST}.json"
+    examples = json.loads(path.read_text(encoding="utf-8"))
+    return [
+        pytest.param(kind, name, example, id=f"{kind}-{name}")
+        for kind, named in examples.items()
+        for name, example in named.items()
+    ]
 
 
-@pytest.mark.parametrize("path", official_examples())
-def test_official_example_passes(path: Any) -> None:
-    found = judge(LAST, path.parent.name, json.loads(path.read_text(encoding="utf-8")))
-    assert bool(found) == (path.name in KNOWN_EXAMPLES), found
+@pytest.mark.parametrize(("kind", "name", "example"), official_examples())
+def test_official_example_passes(kind: str, name: str, example: Any) -> None:
+    found = judge(LAST, kind, example)
+    assert bool(found) == (f"{name}.json" in KNOWN_EXAMPLES), found
 
 
 # Good messages of each kind

@@ -1,23 +1,17 @@
 """The reader of the seeds loses no example, and the oracle agrees with what the seeds show of a server."""
 
-import json
 from typing import Any
 
 import pytest
-import seed_examples
-from oracle import Oracle, judge, needs_spec
+from oracle import Oracle, judge
 from seed_examples import (
     REVISION,
-    bare_objects,
     examples,
     exchanges,
-    needs_seeds,
     notifications,
     requests,
     responses,
 )
-
-pytestmark = needs_seeds
 
 CONTENT = {
     "text": "TextContent",
@@ -94,19 +88,6 @@ def test_every_example_is_read(number: int, count: int) -> None:
     assert len(examples(number)) == count
 
 
-@pytest.mark.parametrize("number", [0, 2, 3])
-def test_every_fence_is_read(number: int) -> None:
-    text = seed_examples.seed_files()[number].read_text(encoding="utf-8")
-    assert text.count("```json") == len(examples(number))
-
-
-def test_a_brace_that_opens_no_json_is_not_passed_over() -> None:
-    """So no example of the documents without fences (1 and 4) can be lost unseen."""
-    assert list(bare_objects('objects{ "a": 1 }- and\n{}')) == [{"a": 1}, {}]
-    with pytest.raises(json.JSONDecodeError):
-        list(bare_objects('{ "a": … }'))
-
-
 @pytest.mark.parametrize(
     ("number", "answered"), [(0, 2), (1, 2), (2, 2), (3, 2), (4, 0)]
 )
@@ -140,7 +121,6 @@ def test_a_string_broken_over_lines_keeps_its_line_ends() -> None:
     ] == [text] * 3
 
 
-@needs_spec
 @pytest.mark.parametrize("number", REVISION)
 def test_the_oracle_agrees_with_every_message(number: int) -> None:
     oracle = Oracle(REVISION[number])
@@ -154,7 +134,6 @@ def test_the_oracle_agrees_with_every_message(number: int) -> None:
         assert oracle.check(notification) == []
 
 
-@needs_spec
 @pytest.mark.parametrize("number", REVISION)
 def test_the_oracle_agrees_with_every_part(number: int) -> None:
     revision = REVISION[number]

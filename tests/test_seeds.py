@@ -13,7 +13,7 @@ import pytest
 import seed_examples
 import trio.testing
 from checked import RawClient
-from seed_examples import REVISION, needs_seeds
+from seed_examples import REVISION
 
 from mcp_trio import Server
 
@@ -125,8 +125,6 @@ def kind(example: Message) -> str:
 
 
 def every_example() -> list[Any]:
-    if not seed_examples.available():
-        return [pytest.param(0, {}, marks=needs_seeds, id="the seeds")]
     return [
         pytest.param(number, example, id=f"{number}-{place}-{kind(example)}")
         for number in REVISION
@@ -134,7 +132,6 @@ def every_example() -> list[Any]:
     ]
 
 
-@needs_seeds
 @pytest.mark.parametrize(("number", "example"), every_example())
 async def test_every_example_of_a_seed_is_what_its_server_says(
     number: int, example: Message
@@ -278,7 +275,6 @@ CHECKS = {
 }
 
 
-@needs_seeds
 def test_each_designed_request_is_for_a_response_that_its_seed_shows_alone() -> None:
     alone = {
         (number, response["id"])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from checked import ALL, MODERN, NEWEST, OPENING, asking, initialize, notification
-from oracle import Oracle, available
+from oracle import Oracle
 
 Json = dict[str, Any]
 
@@ -42,12 +42,10 @@ def piped(messages: list[Json], *arguments: str, revision: str) -> list[Json]:
 
 
 def check_by_schema(revision: str, sent: list[Json], printed: list[Json]) -> None:
-    if available():
-        oracle = Oracle(revision)
-        oracle.sent_by_client(sent)
-        assert [
-            problem for message in printed for problem in oracle.check(message)
-        ] == []
+    oracle = Oracle(revision)
+    oracle.sent_by_client(sent)
+    problems = [problem for message in printed for problem in oracle.check(message)]
+    assert problems == []
 
 
 def opening(revision: str) -> list[Json]:

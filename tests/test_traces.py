@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 import seed_examples
-from oracle import Oracle, needs_spec
-from seed_examples import needs_seeds
+from oracle import Oracle
 from test_seeds import ANY_TEXT, contains, kind, with_any_text
 from traces.everything import scenarios
 from traces.playing import (
@@ -214,8 +213,6 @@ def shows(said: Json, example: Json) -> bool:
 
 
 def every_example() -> list[Any]:
-    if not seed_examples.available():
-        return [pytest.param(0, {}, marks=needs_seeds, id="the seeds")]
     return [
         pytest.param(number, example, id=f"{number}-{place}-{kind(example)}")
         for number in seed_examples.REVISION
@@ -223,7 +220,6 @@ def every_example() -> list[Any]:
     ]
 
 
-@needs_seeds
 @pytest.mark.parametrize(("number", "example"), every_example())
 def test_every_example_of_a_seed_is_in_its_traces(number: int, example: Json) -> None:
     assert any(shows(said, example) for said in said_of_seed(number))
@@ -316,7 +312,6 @@ def declares(request: Json) -> bool:
     )
 
 
-@needs_spec
 @each_file
 def test_the_oracle_agrees_with_what_the_server_says(path: Path) -> None:
     assert problems_in(trace_in(path)) == []
