@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct, json
 
 from ..protocol.jsonrpc import encode
-from ..protocol.sanitize import clean
+from ..protocol.sanitize import strip_controls
 from .exceptions import ToolError
 
 # Where in a result there are texts.
@@ -42,7 +42,7 @@ def truncate_result(
 
 def _shorten(piece: Any, less: int) -> int:
     """Cut a piece's text by so many bytes, if that can be; the bytes by which it is shorter now."""
-    size = len(encode(clean(piece.text)))
+    size = len(encode(strip_controls(piece.text)))
     shown = cut(piece.text, size - less)
     if (saved := size - len(encode(shown))) > 0:
         piece.text = shown
@@ -51,7 +51,7 @@ def _shorten(piece: Any, less: int) -> int:
 
 def cut(text: str, most: int) -> str:
     """A text of which so many bytes, as JSON, are shown, and that says so; the whole where it is no larger."""
-    whole = clean(text)
+    whole = strip_controls(text)
     encoded = encode(whole)
     if len(encoded) <= most:
         return text
