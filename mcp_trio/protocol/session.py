@@ -258,15 +258,16 @@ class Session(Struct, eq=False):
         return None
 
     def _receive_response(self, envelope: jsonrpc.Envelope) -> Event | None:
-        has_result = bool(envelope.result)
-        has_error = bool(envelope.error)
-        if envelope.id is UNSET and has_error:
+        id = envelope.id
+        result = envelope.result or None
+        error = envelope.error or None
+        if id is UNSET and error is not None:
             # The client could not read the id of something that it was sent.
             return None
-        if isinstance(envelope.id, UnsetType) or has_result == has_error:
-            error = InvalidRequest("Invalid request: $.method: missing")
-            return self._refuse(envelope.id, error)
-        return Answer(envelope.id, envelope.result or None, envelope.error or None)
+        if isinstance(id, UnsetType) or (result is None) == (error is None):
+            missing = InvalidRequest("Invalid request: $.method: missing")
+            return self._refuse(id, missing)
+        return Answer(id, result, error)
 
     # Refusals
 

@@ -217,11 +217,7 @@ class _Generator:
         docstring = docstrings.parse(_own_docstring(cls))
         hints = get_type_hints(cls, include_extras=True)
         self.note_literals(hints.values())
-        fields = list(shape.fields)
-        if isinstance(shape, shapes.TypedDictType):
-            # msgspec sorts these fields; restore their order.
-            order = list(hints)
-            fields.sort(key=lambda field: order.index(field.name))
+        fields = _fields_in_order(shape, list(hints))
         required = [field.encode_name for field in fields if field.required]
         properties: dict[str, JSONSchema] = {}
         tag = getattr(shape, "tag_field", None)
@@ -319,6 +315,15 @@ def _array(items: list[JSONSchema], least: int, is_closed: bool) -> JSONSchema:
         minItems=least,
         maxItems=len(items) if is_closed else None,
     )
+
+
+def _fields_in_order(shape: Any, names: list[str]) -> list[shapes.Field]:
+    """Return the fields of a class in the order of the source, which `names` have."""
+    fields = list(shape.fields)
+    # msgspec sorts the fields of a TypedDict, and only those.
+    if isinstance(shape, shapes.TypedDictType):
+        fields.sort(key=lambda field: names.index(field.name))
+    return fields
 
 
 def _object(

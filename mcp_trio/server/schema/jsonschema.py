@@ -92,12 +92,12 @@ def _check_references(schema: dict[str, Any], dialect: str, what: str) -> None:
             continue
         seen.add(id(contents))
         for keyword in _REFERENCES & contents.keys():
-            target = _look_up(resolver, contents[keyword], what)
-            target_resource = specification.create_resource(target.contents)
-            pending.append((target_resource, target.resolver))
-        pending.extend(
-            (inner, resolver.in_subresource(inner)) for inner in resource.subresources()
-        )
+            found = _look_up(resolver, contents[keyword], what)
+            target = specification.create_resource(found.contents)
+            pending.append((target, found.resolver))
+        for inner in resource.subresources():
+            inner_resolver = resolver.in_subresource(inner)
+            pending.append((inner, inner_resolver))
 
 
 def _look_up(resolver: Any, reference: Any, what: str) -> Any:
