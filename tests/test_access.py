@@ -40,7 +40,7 @@ from trio_websocket import ConnectionClosed, ConnectionRejected
 import mcp_trio
 from mcp_trio import Access, Context, Principal, Server
 from mcp_trio.auth import access as access_module
-from mcp_trio.auth.access import TELL_EVERY, VERIFY_WITHIN, Denied
+from mcp_trio.auth.access import LOG_INTERVAL, VERIFY_TIMEOUT, Denied
 from mcp_trio.auth.principal import Owner, owner
 from mcp_trio.client.errors import RemoteError
 from mcp_trio.client.http_connection import bearing
@@ -525,7 +525,7 @@ async def test_what_a_failing_verifier_says_is_logged_without_the_token_and_no_f
                 number == 0
             )  # only of what is logged
         assert len(caplog.records) == second + 1
-        await trio.sleep(TELL_EVERY)
+        await trio.sleep(LOG_INTERVAL)
     assert "hidden-token" not in caplog.text
     assert "KeyError: '[token]'" in caplog.text
     assert "in looking_up" in caplog.text
@@ -541,7 +541,7 @@ async def test_a_verifier_that_hangs_lets_nobody_in(
     with pytest.raises(Denied) as denied:
         await Access(hanging).find("token")
     assert denied.value.status == 503
-    assert trio.current_time() - began == VERIFY_WITHIN
+    assert trio.current_time() - began == VERIFY_TIMEOUT
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
@@ -608,7 +608,7 @@ async def test_who_stays_connected_is_let_go_when_the_token_is_withdrawn(
     then: Principal | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = {"token": Principal("a", {"admin"})}
-    monkeypatch.setattr(access_module, "LOOK_AGAIN", 0.1)
+    monkeypatch.setattr(access_module, "RECHECK_INTERVAL", 0.1)
     monkeypatch.setattr(service, "HEARTBEAT", 0.05)
 
     async def looking_up(token: str) -> Principal | None:

@@ -338,7 +338,7 @@ async def test_keys_are_fetched_once_and_again_for_an_unknown_one_at_most_once_a
         for _ in range(3):
             assert await verify(token(OTHER_RSA, kid="two")) is None
         assert issuer.asked == 1
-        mock_clock.jump(jwts.FETCH_EVERY)
+        mock_clock.jump(jwts.FETCH_INTERVAL)
         assert await verify(token(OTHER_RSA, kid="two"))
         assert await verify(token(kid="one")) is None
         assert issuer.asked == 2
@@ -349,7 +349,7 @@ async def test_keys_grow_old(mock_clock: MockClock) -> None:
         verify = checks(jwks=issuer.url)
         assert await verify(token(kid="one"))
         issuer.offer(jwk(OTHER_RSA, kid="two"))
-        mock_clock.jump(jwts.KEEP)
+        mock_clock.jump(jwts.KEY_LIFETIME)
         assert await verify(token(kid="one")) is None
 
 
@@ -390,7 +390,7 @@ async def test_while_keys_cannot_be_had_those_known_before_stay(
         assert await known(token(kid="one"))
         good = issuer.answer
         spoil(issuer)
-        mock_clock.jump(jwts.KEEP)
+        mock_clock.jump(jwts.KEY_LIFETIME)
         assert await known(token(kid="one"))
         (record,) = caplog.records
         assert issuer.url in record.getMessage()
@@ -399,7 +399,7 @@ async def test_while_keys_cannot_be_had_those_known_before_stay(
                 await fresh(token(kid="one"))
         assert issuer.asked == 3
         issuer.answer = good
-        mock_clock.jump(jwts.AGAIN)
+        mock_clock.jump(jwts.RETRY_INTERVAL)
         assert await fresh(token(kid="one"))
 
 
@@ -414,7 +414,7 @@ LEADS += [("https://login.example", "ftp://login.example/jwks")]
 def test_no_redirect_changes_the_scheme(here: str, there: str) -> None:
     asked = urllib.request.Request(here)
     with pytest.raises(HTTPError) as refused:
-        jwts._NoDetours().redirect_request(
+        jwts._SafeRedirects().redirect_request(
             asked, io.BytesIO(), 302, "", Message(), there
         )
     refused.value.close()
@@ -423,7 +423,7 @@ def test_no_redirect_changes_the_scheme(here: str, there: str) -> None:
 async def test_an_issuer_that_does_not_answer_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(jwts, "FETCH_WITHIN", 0.1)
+    monkeypatch.setattr(jwts, "FETCH_TIMEOUT", 0.1)
     listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
     async with listener:
         verify = checks(jwks=f"http://127.0.0.1:{listener.socket.getsockname()[1]}/")
@@ -441,13 +441,13 @@ async def test_an_issuer_that_never_ends_its_answer_holds_few_threads(
         let_go.wait(5)
         return b""
 
-    monkeypatch.setattr(jwts, "_fetched", dripping)
+    monkeypatch.setattr(jwts, "_download", dripping)
     verify = checks(jwks="https://id.example/keys")
     try:
         for _ in range(20):
             with pytest.raises(jwts.Unreachable):
                 await verify(token(kid="one"))
-            await trio.sleep(jwts.AGAIN)
+            await trio.sleep(jwts.RETRY_INTERVAL)
         assert (
             await trio.to_thread.run_sync(len, begun) == 4
         )  # there are threads left for others

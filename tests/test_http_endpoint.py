@@ -5,7 +5,7 @@ import pytest
 
 from mcp_trio.protocol.errors import HeaderMismatch
 from mcp_trio.protocol.mirrored_headers import mirrors
-from mcp_trio.protocol.params import CallTool
+from mcp_trio.protocol.params import CallParams
 from mcp_trio.protocol.session import Call
 from mcp_trio.transports.http.messages import Head
 from mcp_trio.transports.http.rules import (
@@ -268,7 +268,7 @@ def check(arguments: object, **headers: str) -> None:
     call = Call(
         1,
         "tools/call",
-        CallTool(name="t", arguments=msgspec.Raw(msgspec.json.encode(arguments))),
+        CallParams(name="t", arguments=msgspec.Raw(msgspec.json.encode(arguments))),
         None,
         None,
     )

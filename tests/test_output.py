@@ -25,7 +25,7 @@ from mcp_trio import (
     ToolError,
     ToolResult,
 )
-from mcp_trio.protocol.sanitize import clean, visible
+from mcp_trio.protocol.sanitize import strip_controls, visible
 from mcp_trio.server.truncate import truncate_text
 
 R = "2025-11-25"
@@ -81,17 +81,17 @@ def making(make: Callable[[], Any]) -> Callable[[], Any]:
     ],
 )
 def test_a_text_is_cleaned(text: str, cleaned: str) -> None:
-    assert clean(text) == cleaned
-    assert clean("x" * 2000 + text) == "x" * 2000 + cleaned
-    assert clean(cleaned) == cleaned
+    assert strip_controls(text) == cleaned
+    assert strip_controls("x" * 2000 + text) == "x" * 2000 + cleaned
+    assert strip_controls(cleaned) == cleaned
 
 
 @given(strategies.text("\x1b[]P^\\0;m \x07\n\r\x00\x7f\x9b\x9d\x9c\xe9", max_size=40))
 @settings(max_examples=200, deadline=None)
 def test_whatever_is_cleaned_has_nothing_left_to_obey(text: str) -> None:
-    cleaned = clean(text)
+    cleaned = strip_controls(text)
     assert not any(character in cleaned for character in "\x1b\x07\x00\x7f\x9b\x9d\x9c")
-    assert clean(cleaned) == cleaned
+    assert strip_controls(cleaned) == cleaned
     assert cleaned.count("\n") == text.count("\n")  # no sequence swallows a line
 
 
@@ -107,7 +107,7 @@ def test_whatever_is_cleaned_has_nothing_left_to_obey(text: str) -> None:
 )
 def test_cleaning_takes_time_by_the_length_alone(text: str) -> None:
     began = time.process_time()
-    clean(text)
+    strip_controls(text)
     assert time.process_time() - began < 1
 
 
@@ -190,7 +190,7 @@ async def test_every_text_that_goes_out_is_clean(revision: str) -> None:
     assert len(replies) >= len(asked) + 2
     said = texts(replies)
     assert said.count(CLEAN) >= len(server.tools)
-    assert [text for text in said if clean(text) != text] == []
+    assert [text for text in said if strip_controls(text) != text] == []
 
 
 async def test_structured_content_stays_data() -> None:

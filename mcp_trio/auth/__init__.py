@@ -1,1 +1,1 @@
-"""TODO"""
+"""Authentication and authorization: principals, tokens, and how tokens are verified."""

@@ -1,4 +1,4 @@
-"""Who may use the server: principals, their scopes, and the check of the tokens that they come with."""
+"""Access control for HTTP and WebSocket."""
 
 import inspect
 import logging
@@ -15,30 +15,37 @@ from .principal import Principal, as_scopes, can_stand_in_for
 log = logging.getLogger("mcp_trio")
 
 # Seconds that a verifier may take.
-VERIFY_WITHIN = 10.0
-# Seconds after which the token of who stays connected is looked at again.
-LOOK_AGAIN = 15.0
-# Seconds between two lines about a verifier that fails.
-TELL_EVERY = 1.0
+VERIFY_TIMEOUT = 10.0
+# Seconds between two checks of the token of an open connection.
+RECHECK_INTERVAL = 15.0
+# Seconds between two log lines about a verifier that fails.
+LOG_INTERVAL = 1.0
 
-
+# From a token to its principal, or to the name of one; None if the token is not valid.
 Verify = Callable[[str], Awaitable[Principal | str | None]]
 
 
 class Denied(Exception):
-    """The bearer of a token is not let in: the HTTP status that says so, the code of RFC 6750, and the reason."""
+    """The server does not accept a token.
+
+    `status` is the HTTP status of the response, and `error` the error code of RFC 6750,
+    or "" if it has none for this case.
+    """
 
     def __init__(self, status: int, error: str, reason: str) -> None:
         super().__init__(reason)
-        self.status, self.error = status, error
+        self.status = status
+        self.error = error
 
 
 class Access:
-    """Control of who may use a server over HTTP and WebSocket.
+    """Access control for a server.
 
-    `verify` is an async function from a token to the principal, or the name of one, that it stands for; None: to
-    nobody. `scopes` are what every request needs. `authorization_servers` are where clients get tokens. `resource` is
-    the endpoint's URL as clients know it; by default it is made from the Host and the path that they come by.
+    `verify` is an async function from a token to its principal, or to the principal's
+    name. It returns None for a token that is not valid. `scopes` are required of every
+    request. `authorization_servers` are the URLs of the servers that issue tokens.
+    `resource` is the URL of the endpoint as clients know it; by default it is made from
+    the Host header and the path of the endpoint.
     """
 
     def __init__(
@@ -49,95 +56,121 @@ class Access:
         authorization_servers: Iterable[str] = (),
         resource: str | None = None,
     ) -> None:
-        plain = inspect.isfunction(verify) and not inspect.iscoroutinefunction(
-            inspect.unwrap(verify)
-        )
-        if plain or not callable(verify):
+        if _is_plain_function(verify) or not callable(verify):
             raise TypeError(
-                f"Access(verify) wants an async function from a token to a principal, not {verify!r}"
+                "Access(verify) wants an async function from a token to a principal, "
+                f"not {verify!r}"
             )
         if isinstance(authorization_servers, str):
             raise TypeError(
-                f"Access(authorization_servers) wants a list of URLs, not {authorization_servers!r}"
+                "Access(authorization_servers) wants a list of URLs, "
+                f"not {authorization_servers!r}"
             )
-        if resource is not None and not re.fullmatch(
-            r"https?://[^\s\"\\#?]+", resource
-        ):
+        if resource is not None and not _is_resource_url(resource):
             raise ValueError(
-                f"Access(resource) wants the endpoint's URL, such as https://host/mcp, not {resource!r}"
+                "Access(resource) wants the endpoint's URL, such as "
+                f"https://host/mcp, not {resource!r}"
             )
         self.verify = verify
         self.scopes = as_scopes(scopes, "Access(scopes)")
         self.authorization_servers = list(authorization_servers)
         self.resource = resource
-        self._tell_at = -inf
+        # When the next failure of the verifier may be logged.
+        self._log_at = -inf
 
     async def find(self, token: str) -> Principal:
-        """The principal that a token stands for. Raises Denied."""
-        principal = await self._verified(token)
+        """Return the principal of a token. Raises Denied."""
+        principal = await self._verify(token)
         if principal is None or principal.ends_in() <= 0:
             raise Denied(
                 401, "invalid_token", "The token is not valid here, or no longer"
             )
         if principal.held(self.scopes) != self.scopes:
+            required = " ".join(sorted(self.scopes))
             raise Denied(
                 403,
                 "insufficient_scope",
-                f"The token lacks a scope; wanted: {' '.join(sorted(self.scopes))}",
+                f"The token lacks a scope; wanted: {required}",
             )
         return principal
-
-    async def still(self, token: str, principal: Principal) -> bool:
-        """Whether a token stands for a principal as it did, with its scopes; while nobody can tell, it does."""
-        try:
-            return principal.ends_in() > 0 and can_stand_in_for(
-                await self.find(token), principal
-            )
-        except Denied as denied:
-            return denied.status == 503
 
     async def outlast(
         self, token: str, principal: Principal, act: Callable[[], None]
     ) -> None:
-        """Wait until a token stands for a principal no more, then do this."""
+        """Wait until a token stops being valid for a principal, then call `act`."""
         is_valid = True
         while is_valid:
-            await trio.sleep(max(0, min(principal.ends_in(), LOOK_AGAIN)))
-            is_valid = await self.still(token, principal)
+            await trio.sleep(max(0, min(principal.ends_in(), RECHECK_INTERVAL)))
+            is_valid = await self._is_still_valid(token, principal)
         act()
 
-    async def _verified(self, token: str) -> Principal | None:
-        """What the verifier says; where it says nothing in time, or fails, nobody comes in."""
+    async def _is_still_valid(self, token: str, principal: Principal) -> bool:
+        """Return whether a token still belongs to a principal with all its scopes.
+
+        While the verifier fails, the token stays valid.
+        """
+        if principal.ends_in() <= 0:
+            return False
         try:
-            with trio.move_on_after(VERIFY_WITHIN):
-                return _principal(await self.verify(token))
-            self._tell(f"took longer than {VERIFY_WITHIN:g} s")
+            found = await self.find(token)
+        except Denied as denied:
+            return denied.status == 503
+        return can_stand_in_for(found, principal)
+
+    async def _verify(self, token: str) -> Principal | None:
+        """Call the verifier. Raises Denied if it fails or takes too long."""
+        try:
+            with trio.move_on_after(VERIFY_TIMEOUT):
+                return _as_principal(await self.verify(token))
         except (trio.Cancelled, KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as problem:
-            reference = secrets.token_hex(4)
-            trace = "".join(format_exception(problem)).replace(token, "[token]")
-            is_told = self._tell(f"failed (reference {reference})", Exception(trace))
-            raise Denied(
-                503,
-                "",
-                f"Tokens cannot be checked now{f' (reference {reference})' * is_told}",
-            ) from None
+            raise self._verifier_failed(token, problem) from None
+        self._log(f"took longer than {VERIFY_TIMEOUT:g} s")
         raise Denied(503, "", "Tokens cannot be checked now")
 
-    def _tell(self, what: str, trace: Exception | None = None) -> bool:
-        """Log what is wrong with the verifier: not each time, as anybody can send tokens that it fails at."""
-        if is_due := (now := trio.current_time()) >= self._tell_at:
-            self._tell_at = now + TELL_EVERY
-            log.error("the verifier of tokens %s", what, exc_info=trace)
-        return is_due
+    def _verifier_failed(self, token: str, problem: BaseException) -> Denied:
+        """Log a failure of the verifier, and return the error for the client."""
+        reference = secrets.token_hex(4)
+        # The log must not contain the token.
+        trace = "".join(format_exception(problem)).replace(token, "[token]")
+        reason = "Tokens cannot be checked now"
+        if self._log(f"failed (reference {reference})", Exception(trace)):
+            reason += f" (reference {reference})"
+        return Denied(503, "", reason)
+
+    def _log(self, what: str, trace: Exception | None = None) -> bool:
+        """Log what the verifier did, and return whether it was logged.
+
+        Failures are logged at most once in an interval, because anybody can send tokens
+        that make the verifier fail.
+        """
+        now = trio.current_time()
+        if now < self._log_at:
+            return False
+        self._log_at = now + LOG_INTERVAL
+        log.error("the verifier of tokens %s", what, exc_info=trace)
+        return True
 
 
-def _principal(found: object) -> Principal | None:
+def _is_plain_function(verify: object) -> bool:
+    """Return whether this is a function that is not async."""
+    if not inspect.isfunction(verify):
+        return False
+    return not inspect.iscoroutinefunction(inspect.unwrap(verify))
+
+
+def _is_resource_url(resource: str) -> bool:
+    return re.fullmatch(r"https?://[^\s\"\\#?]+", resource) is not None
+
+
+def _as_principal(found: object) -> Principal | None:
+    """Return the principal that a verifier returned. Raises TypeError."""
     if found is None or isinstance(found, Principal):
         return found
     if not isinstance(found, str):
         raise TypeError(
-            f"a verifier returns a Principal, a name or None, not {type(found).__name__}"
+            "a verifier returns a Principal, a name or None, "
+            f"not {type(found).__name__}"
         )
     return Principal(found)

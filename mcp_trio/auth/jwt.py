@@ -1,4 +1,4 @@
-"""A ready-made verifier: JSON Web Tokens, by PyJWT."""
+"""A verifier of JSON Web Tokens, which uses PyJWT."""
 
 import logging
 import os
@@ -8,6 +8,7 @@ from http.client import HTTPException
 from ipaddress import ip_address
 from math import inf
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
@@ -23,10 +24,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mcp_trio")
 
-# Seconds that an asking for keys may take; between two; for which none is needed; until one that failed is repeated.
-FETCH_WITHIN, FETCH_EVERY, KEEP, AGAIN = 5.0, 60.0, 3600.0, 5.0
-MAX_KEYS = 2**20  # bytes
-# A secret that both sides have: whoever can check such a token can make one too.
+# Seconds that one download of keys may take.
+FETCH_TIMEOUT = 5.0
+# The least seconds between two downloads, and after one that failed without any key
+# being known.
+FETCH_INTERVAL = 60.0
+RETRY_INTERVAL = 5.0
+# Seconds after which known keys are downloaded again.
+KEY_LIFETIME = 3600.0
+# The largest key set that is accepted, in bytes.
+MAX_KEYS = 2**20
+# Threads for downloads. One that was given up runs until the issuer's server ends it.
+_MAX_DOWNLOADS = 4
+
+# Algorithms with a secret that both sides know: whoever can check a token can make one.
 SYMMETRIC = {"HS256", "HS384", "HS512"}
 SHORTEST_SECRET = 32
 
@@ -41,52 +52,49 @@ def jwt(
     name: str = "sub",
     leeway: float = 0,
 ) -> Verify:
-    """JSON Web Tokens that `issuer` has signed for `audience`, which is this server. `name` is the claim of who comes.
+    """Return a verifier of tokens that `issuer` has signed for `audience`, this server.
 
-    The signature is checked by `key`, in PEM, or by a key set: its URL, its file, or its content. Scopes are what the
-    claim `scope`, `scp` or `scopes` says. With `algorithms="HS256"` the key is a secret that both sides have.
+    Signatures are checked with `key`, in PEM, or with the key set `jwks`: its URL, its
+    file or its content. `name` is the claim with the principal's name. The scopes are
+    in the claim `scope`, `scp` or `scopes`. With `algorithms="HS256"` the key is a
+    secret that both sides know. `leeway` is in seconds.
     """
-    try:
-        import jwt as library
-
-        library.get_algorithm_by_name("RS256")
-    except (ImportError, NotImplementedError):
-        raise ImportError(
-            "JSON Web Tokens take more libraries: pip install 'mcp_trio[jwt]'"
-        ) from None
+    pyjwt = _import_pyjwt()
     if (key is None) == (jwks is None):
         raise ValueError(
-            "jwt(key) or jwt(jwks) says what signatures are checked by: one of the two is wanted"
+            "jwt(key) or jwt(jwks) says what signatures are checked by: "
+            "one of the two is wanted"
         )
     if not (issuer and audience):
         raise ValueError(
-            "jwt(issuer) and jwt(audience) are wanted: who signs the tokens, and for whom"
+            "jwt(issuer) and jwt(audience) are wanted: "
+            "who signs the tokens, and for whom"
         )
-    chosen = _algorithms(algorithms, key)
-    keys = KeySet(jwks) if jwks is not None else None
-    required: Any = {"require": ["exp", "iss", "aud", name]}
+    usable = _usable_algorithms(algorithms, key)
+    keys = None if jwks is None else KeySet(jwks)
+    options: Any = {"require": ["exp", "iss", "aud", name]}
 
     async def verify(token: str) -> Principal | None:
+        """Return the principal of a token; None if it is not valid."""
         try:
-            signed_by = (
-                await keys.find(library.get_unverified_header(token).get("kid"))
-                if keys
-                else key
-            )
-            if signed_by is None:
+            verifying_key: Any = key
+            if keys is not None:
+                header = pyjwt.get_unverified_header(token)
+                verifying_key = await keys.find(header.get("kid"))
+            if verifying_key is None:
                 return None
-            claims = library.decode(
+            claims = pyjwt.decode(
                 token,
-                signed_by,
-                chosen,
-                options=required,
+                verifying_key,
+                usable,
+                options=options,
                 audience=audience,
                 issuer=issuer,
                 leeway=leeway,
             )
-            return _principal(claims, name, leeway)
+            return _principal_from(claims, name, leeway)
         except (
-            library.PyJWTError,
+            pyjwt.PyJWTError,
             TypeError,
             ValueError,
             OverflowError,
@@ -98,81 +106,125 @@ def jwt(
     return verify
 
 
-def _algorithms(given: Iterable[str], key: str | bytes | None) -> list[str]:
-    """Those of the algorithms that the key is for. Raises ValueError where there is none, or danger in it."""
-    import jwt as library
+def _import_pyjwt() -> ModuleType:
+    """Import PyJWT, which is an extra. Raises ImportError."""
+    try:
+        import jwt as pyjwt
 
+        # Without the library `cryptography`, PyJWT only knows symmetric algorithms.
+        pyjwt.get_algorithm_by_name("RS256")
+    except (ImportError, NotImplementedError):
+        raise ImportError(
+            "JSON Web Tokens take more libraries: pip install 'mcp_trio[jwt]'"
+        ) from None
+    return pyjwt
+
+
+def _usable_algorithms(given: Iterable[str], key: str | bytes | None) -> list[str]:
+    """Return the algorithms that the key fits. Raises ValueError.
+
+    That is an error if none is left, or if a mixture of algorithms is not safe.
+    """
     names = [given] if isinstance(given, str) else list(given)
     secret = SYMMETRIC.intersection(names)
-    # Who could choose would sign with the public key, which everybody has, as if it were the secret.
+    # If both kinds were accepted, a client could sign a token with the public key,
+    # which everybody knows, as if it were the secret.
     if secret and (key is None or secret < set(names)):
         raise ValueError(
-            f"jwt(algorithms): {', '.join(names)}: a secret goes with no public key and no key set"
+            f"jwt(algorithms): {', '.join(names)}: "
+            "a secret goes with no public key and no key set"
         )
     if secret and key is not None and len(key) < SHORTEST_SECRET:
         raise ValueError(f"jwt(key): a secret has at least {SHORTEST_SECRET} bytes")
-    fitting = []
-    for one in names:
-        try:
-            algorithm = library.get_algorithm_by_name(one)
-            if one != "none" and (
-                key is None or algorithm.prepare_key(key) is not None
-            ):
-                fitting.append(one)
-        except NotImplementedError:
-            raise ValueError(f"jwt(algorithms): there is no {one!r}") from None
-        except (library.PyJWTError, TypeError, ValueError):
-            continue
-    if not fitting:
+    usable = [name for name in names if _fits(name, key)]
+    if not usable:
         raise ValueError(
-            f"jwt(algorithms): {', '.join(names) or 'none'}: no such signature can be checked by this key"
+            f"jwt(algorithms): {', '.join(names) or 'none'}: "
+            "no such signature can be checked by this key"
         )
-    return fitting
+    return usable
 
 
-def _principal(claims: dict[str, Any], name: str, leeway: float) -> Principal:
-    """Whom a token stands for that was found good. Raises TypeError or ValueError."""
-    said = next(
-        (claims[key] for key in ("scope", "scp", "scopes") if key in claims), ()
-    )
-    scopes = said.split() if isinstance(said, str) else msgspec.convert(said, list[str])
-    return Principal(
-        claims[name], frozenset(scopes), float(claims["exp"]) + leeway, claims
-    )
+def _fits(name: str, key: str | bytes | None) -> bool:
+    """Return whether an algorithm can check signatures with a key.
+
+    Without a key, any algorithm can. Raises ValueError if the algorithm is unknown.
+    """
+    import jwt as pyjwt  # an extra
+
+    try:
+        algorithm = pyjwt.get_algorithm_by_name(name)
+        if name == "none":
+            return False
+        return key is None or algorithm.prepare_key(key) is not None
+    except NotImplementedError:
+        raise ValueError(f"jwt(algorithms): there is no {name!r}") from None
+    except (pyjwt.PyJWTError, TypeError, ValueError):
+        return False
+
+
+def _principal_from(claims: dict[str, Any], name: str, leeway: float) -> Principal:
+    """Return the principal of a token that is valid. Raises TypeError or ValueError."""
+    given: Any = ()
+    for claim in ("scope", "scp", "scopes"):
+        if claim in claims:
+            given = claims[claim]
+            break
+    if isinstance(given, str):
+        scopes = given.split()
+    else:
+        scopes = msgspec.convert(given, list[str])
+    expires = float(claims["exp"]) + leeway
+    return Principal(claims[name], frozenset(scopes), expires, claims)
+
+
+# Key sets
 
 
 class Unreachable(Exception):
-    """The keys could not be had."""
+    """The keys could not be downloaded."""
 
 
 class KeySet:
-    """The public keys of a set by their names. One from a URL is asked for again, when a key is not known or is old."""
+    """The public keys of an issuer, by their names.
+
+    A set with a URL is downloaded when a key is first needed, when a key is not known,
+    and when the known keys are old.
+    """
 
     def __init__(self, source: str | os.PathLike[str] | Mapping[str, Any]) -> None:
         self._url = ""
         self._keys: dict[Any, PyJWK] = {}
-        self._old_at, self._fetch_at = inf, inf
+        # When the keys are too old, and the earliest time of the next download. A set
+        # without a URL is never downloaded.
+        self._old_at = inf
+        self._fetch_at = inf
         self._fetching = trio.Lock()
-        self._threads = trio.CapacityLimiter(
-            4
-        )  # one that was given up may go on as long as its issuer likes
+        self._threads = trio.CapacityLimiter(_MAX_DOWNLOADS)
         if isinstance(source, Mapping):
-            self._keys = _keys(source)
+            self._keys = _public_keys(source)
         elif isinstance(source, str) and "://" in source:
-            self._url, self._old_at, self._fetch_at = _checked(source), -inf, -inf
+            self._url = _check_url(source)
+            self._old_at = -inf
+            self._fetch_at = -inf
         else:
-            self._keys = _decoded(Path(source).read_bytes(), source)
+            self._keys = _decode_keys(Path(source).read_bytes(), source)
 
     async def find(self, kid: Any) -> "PyJWK | None":
-        """The key of that name; where the token or the set names none, the only one there is."""
-        if (found := self._known(kid)) is None or trio.current_time() >= self._old_at:
-            async with self._fetching:
-                if trio.current_time() >= self._fetch_at:
-                    await self._fetch()
-            if not self._keys:
-                raise Unreachable(f"{self._url}: its keys are not known yet")
-            found = self._known(kid)
-        return found
+        """Return the key of that name, or None. Raises Unreachable.
+
+        If the token or the set does not name keys, the only key is returned.
+        """
+        found = self._known(kid)
+        if found is not None and trio.current_time() < self._old_at:
+            return found
+        async with self._fetching:
+            # Another task may have downloaded the keys in the meantime.
+            if trio.current_time() >= self._fetch_at:
+                await self._fetch()
+        if not self._keys:
+            raise Unreachable(f"{self._url}: its keys are not known yet")
+        return self._known(kid)
 
     def _known(self, kid: Any) -> "PyJWK | None":
         if len(self._keys) == 1 and (kid is None or None in self._keys):
@@ -180,59 +232,62 @@ class KeySet:
         return self._keys.get(kid) if isinstance(kid, str) else None
 
     async def _fetch(self) -> None:
-        """Ask for the keys. Where that fails, those known before stay."""
-        self._fetch_at = trio.current_time() + (FETCH_EVERY if self._keys else AGAIN)
+        """Download the keys. If that fails, the keys known before stay."""
+        pause = FETCH_INTERVAL if self._keys else RETRY_INTERVAL
+        self._fetch_at = trio.current_time() + pause
         try:
-            with trio.fail_after(FETCH_WITHIN):
+            with trio.fail_after(FETCH_TIMEOUT):
                 data = await trio.to_thread.run_sync(
-                    _fetched, self._url, abandon_on_cancel=True, limiter=self._threads
+                    _download, self._url, abandon_on_cancel=True, limiter=self._threads
                 )
-            self._keys = _decoded(data, self._url)
+            self._keys = _decode_keys(data, self._url)
         except (OSError, HTTPException, ValueError, trio.TooSlowError) as problem:
-            log.warning(
-                "the keys at %s could not be had: %s",
-                self._url,
-                str(problem) or "it took too long",
-            )
+            reason = str(problem) or "it took too long"
+            log.warning("the keys at %s could not be had: %s", self._url, reason)
         else:
             now = trio.current_time()
-            self._fetch_at, self._old_at = now + FETCH_EVERY, now + KEEP
+            self._fetch_at = now + FETCH_INTERVAL
+            self._old_at = now + KEY_LIFETIME
 
 
-def _checked(url: str) -> str:
-    """A URL from which keys can be taken: nobody in between could change them. Raises ValueError."""
+def _check_url(url: str) -> str:
+    """Return a URL if its keys cannot be changed on the way. Raises ValueError."""
     parts = urlsplit(url)
     host = parts.hostname or ""
-    is_here = host == "localhost" or (
-        host.replace(".", "").isdigit() and ip_address(host).is_loopback
-    )
-    if not host or not (
-        parts.scheme == "https" or (parts.scheme == "http" and is_here)
-    ):
+    is_local = _is_local(host)
+    is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_local)
+    if not host or not is_safe:
         raise ValueError(f"jwt(jwks): {url}: https is wanted")
     return url
 
 
-class _NoDetours(urllib.request.HTTPRedirectHandler):
-    """Is led to no place that keys could not be taken from in the first place."""
+def _is_local(host: str) -> bool:
+    if host == "localhost":
+        return True
+    return host.replace(".", "").isdigit() and ip_address(host).is_loopback
+
+
+class _SafeRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects only to URLs that keys may come from, of the same scheme."""
 
     def redirect_request(
         self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> Any:
+        """Return the request to the new URL. Raises HTTPError."""
         try:
-            if urlsplit(_checked(newurl)).scheme != req.type:
+            if urlsplit(_check_url(newurl)).scheme != req.type:
                 raise ValueError(f"{newurl}: {req.type} is wanted here too")
         except ValueError as problem:
             raise HTTPError(req.full_url, code, str(problem), headers, fp) from None
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _fetched(url: str) -> bytes:
+def _download(url: str) -> bytes:
+    """Return the document at a URL. Raises OSError, HTTPException or ValueError."""
+    opener = urllib.request.build_opener(_SafeRedirects)
     try:
-        with urllib.request.build_opener(_NoDetours).open(
-            url, timeout=FETCH_WITHIN
-        ) as answer:
-            data: bytes = answer.read(MAX_KEYS + 1)
+        with opener.open(url, timeout=FETCH_TIMEOUT) as response:
+            data: bytes = response.read(MAX_KEYS + 1)
     except HTTPError as error:
         error.close()
         raise
@@ -241,28 +296,34 @@ def _fetched(url: str) -> bytes:
     return data
 
 
-def _decoded(data: bytes, where: object) -> "dict[Any, PyJWK]":
+def _decode_keys(data: bytes, source: object) -> "dict[Any, PyJWK]":
+    """Decode a key set. Raises ValueError, which names the source."""
     try:
-        return _keys(msgspec.json.decode(data, type=dict[str, Any]))
+        return _public_keys(msgspec.json.decode(data, type=dict[str, Any]))
     except (ValueError, RecursionError) as problem:
-        raise ValueError(f"jwt(jwks): {where}: {problem}") from None
+        raise ValueError(f"jwt(jwks): {source}: {problem}") from None
 
 
-def _keys(given: Mapping[str, Any]) -> "dict[Any, PyJWK]":
-    """The public keys in a set that are for signatures, of kinds known here. Raises ValueError where there is none."""
-    import jwt as library
+def _public_keys(key_set: Mapping[str, Any]) -> "dict[Any, PyJWK]":
+    """Return the usable public keys for signatures by their names. Raises ValueError.
 
-    found, listed = {}, given.get("keys")
-    for one in listed if isinstance(listed, list) else ():
-        if (
-            isinstance(one, dict)
-            and one.get("kty") != "oct"
-            and one.get("use", "sig") == "sig"
-        ):
-            try:
-                found[one.get("kid")] = library.PyJWK(one)
-            except (library.PyJWTError, TypeError, ValueError):
-                continue
+    Keys of a kind that PyJWT does not know are left out.
+    """
+    import jwt as pyjwt  # an extra
+
+    found: dict[Any, PyJWK] = {}
+    listed = key_set.get("keys")
+    if not isinstance(listed, list):
+        listed = []
+    for key in listed:
+        if not isinstance(key, dict):
+            continue
+        if key.get("kty") == "oct" or key.get("use", "sig") != "sig":
+            continue
+        try:
+            found[key.get("kid")] = pyjwt.PyJWK(key)
+        except (pyjwt.PyJWTError, TypeError, ValueError):
+            continue
     if not found:
         raise ValueError("there is no public key for signatures in the key set")
     return found

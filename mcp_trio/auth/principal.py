@@ -1,4 +1,4 @@
-"""TODO"""
+"""Principals, and the scopes that say what a principal may use."""
 
 import re
 import time
@@ -8,15 +8,18 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-# What RFC 6749, section 3.3, lets a scope consist of; so none can end the quotes that a header puts around it.
+# The characters that RFC 6749, section 3.3, allows in a scope. A quotation mark is not
+# one of them, so a scope is safe in a quoted string of a header.
 _SCOPE = re.compile(r"[!#-\[\]-~]+")
-
 
 NO_SCOPES: frozenset[str] = frozenset()
 
 
 class Principal(Struct, frozen=True):
-    """On whose behalf a request comes. `expires` is in seconds since 1970; `claims` are what else is known."""
+    """The user or program that a request acts for.
+
+    `expires` is in seconds since 1970. `claims` are anything else that is known.
+    """
 
     name: str
     scopes: frozenset[str] = frozenset()
@@ -29,53 +32,62 @@ class Principal(Struct, frozen=True):
             raise TypeError(
                 f"Principal(name) wants a string that says who it is, not {name!r}"
             )
-        structs.force_setattr(
-            self, "scopes", as_scopes(self.scopes, "Principal(scopes)")
-        )
+        scopes = as_scopes(self.scopes, "Principal(scopes)")
+        structs.force_setattr(self, "scopes", scopes)
 
     def held(self, scopes: frozenset[str]) -> frozenset[str]:
-        """Those of the scopes that the principal has."""
+        """Return those of the given scopes that the principal has."""
         return scopes & self.scopes
 
     def ends_in(self) -> float:
-        """Seconds for which the principal is still one."""
+        """Return the seconds until the principal expires."""
         return inf if self.expires is None else self.expires - time.time()
 
 
 class Owner(Principal, frozen=True):
-    """Whoever has started this process, and may use everything."""
+    """The user who started this process, and may use everything."""
 
     def held(self, scopes: frozenset[str]) -> frozenset[str]:
-        """All of them."""
+        """Return all of the given scopes."""
         return scopes
 
 
 def owner() -> Owner:
-    """The owner of this process."""
-    import getpass
+    """Return the owner of this process."""
+    import getpass  # only here, to keep the start of other processes fast
 
     try:
         return Owner(getpass.getuser())
-    except (ImportError, KeyError, OSError):  # there is no name for this user id
+    except (ImportError, KeyError, OSError):  # the user id has no name
         return Owner("owner")
 
 
 def is_same_principal(one: Principal | None, other: Principal | None) -> bool:
-    """Whether two are one principal. What belongs to another one is not found."""
-    return one is other or (
-        one is not None and other is not None and one.name == other.name
-    )
+    """Return whether two principals are the same.
+
+    Sessions and tasks are visible only to the principal that they belong to.
+    """
+    if one is other:
+        return True
+    if one is None or other is None:
+        return False
+    return one.name == other.name
 
 
 def can_stand_in_for(one: Principal | None, other: Principal | None) -> bool:
-    """Whether one is the same as another, and has all of its scopes."""
-    return is_same_principal(one, other) and (
-        one is None or other is None or one.held(other.scopes) == other.scopes
-    )
+    """Return whether one principal is the same as another and has all its scopes."""
+    if not is_same_principal(one, other):
+        return False
+    if one is None or other is None:
+        return True
+    return one.held(other.scopes) == other.scopes
 
 
 def as_scopes(given: Iterable[Any], what: str) -> frozenset[str]:
-    """Scopes as a set. Raises TypeError or ValueError, which say what was given, and to what."""
+    """Return scopes as a set. Raises TypeError or ValueError.
+
+    `what` says in the error what the scopes were given to.
+    """
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise TypeError(
             f"{what} wants a set of scopes, such as {{'admin'}}, not {given!r}"
@@ -84,6 +96,7 @@ def as_scopes(given: Iterable[Any], what: str) -> frozenset[str]:
     for scope in scopes:
         if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):
             raise ValueError(
-                f'{what}: {scope!r} is no scope: visible ASCII is wanted, without " and \\'
+                f"{what}: {scope!r} is no scope: "
+                'visible ASCII is wanted, without " and \\'
             )
     return scopes

@@ -1,4 +1,4 @@
-"""A ready-made verifier: tokens in a file."""
+"""A verifier that reads the digests of tokens from a file."""
 
 import logging
 import os
@@ -13,73 +13,75 @@ from .principal import Principal, as_scopes
 
 log = logging.getLogger("mcp_trio")
 
+# The format of a line in the file.
 LINE = "NAME SHA256-HEX [SCOPE,SCOPE]"
-# Seconds between two looks whether the file has changed.
-LOOK_EVERY = 1.0
-# Who else may write the file; and everybody, where they may read it.
+# Seconds between two checks whether the file has changed.
+CHECK_INTERVAL = 1.0
+# Permissions that the file should not have: the group and others may write it, or
+# others may read it.
 _TOO_OPEN = 0o026
 
 
 class token_file:
-    """Tokens whose digests stand in a file: `python -m mcp_trio token` makes one, and the line that lets it in.
+    """Verify tokens by a file of their digests.
 
-    Raises OSError or ValueError where the file cannot be used. It is read again when it has changed; while it cannot be
-    used then, what it said before holds.
+    `python -m mcp_trio token` makes a token and the line for the file. Raises OSError
+    or ValueError if the file cannot be read or a line is not valid. The file is read
+    again when it has changed. If that fails, the tokens known before stay valid.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)
-        self._known: dict[bytes, Principal] = {}  # by digest
-        self._seen: tuple[int, ...] | None = (
-            None  # what tells whether the file has changed
-        )
-        self._look_at = -inf
+        # Digest -> the principal of that token.
+        self._known: dict[bytes, Principal] = {}
+        # The state of the file when it was read; None if it could not be read since.
+        self._seen: tuple[int, ...] | None = None
+        self._check_at = -inf
         self._read()
 
     async def __call__(self, token: str) -> Principal | None:
-        """The principal whose token it is."""
-        if (now := trio.current_time()) >= self._look_at:
-            self._look_at = now + LOOK_EVERY
-            self._look_again()
+        """Return the principal of a token."""
+        now = trio.current_time()
+        if now >= self._check_at:
+            self._check_at = now + CHECK_INTERVAL
+            self._read_if_changed()
         return self._known.get(sha256(token.encode()).digest())
 
-    def _look_again(self) -> None:
-        """Read the file if it has changed. What is wrong with it is told once."""
+    def _read_if_changed(self) -> None:
+        """Read the file if it has changed. A problem with it is logged once."""
         try:
             status = os.stat(self._path)
-            if (
-                stat.S_ISREG(status.st_mode) and _state(status) != self._seen
-            ):  # a pipe is read once
+            # A pipe can be read only once.
+            if stat.S_ISREG(status.st_mode) and _state(status) != self._seen:
                 self._read()
         except (OSError, ValueError) as problem:
             if self._seen is not None:
                 log.warning("%s; the tokens known before stay", problem)
-            if isinstance(
-                problem, OSError
-            ):  # what it says when it can be read again is not known yet
+            # Read the file again as soon as that is possible.
+            if isinstance(problem, OSError):
                 self._seen = None
 
     def _read(self) -> None:
         with open(self._path, "rb") as file:
-            status = os.fstat(
-                file.fileno()
-            )  # first: what changes from now on is seen the next time
+            # Before reading, so that a change during the reading is noticed later.
+            status = os.fstat(file.fileno())
             self._seen = _state(status)
             lines = file.read().splitlines()
         if os.name == "posix" and status.st_mode & _TOO_OPEN:
             log.warning(
                 "%s: others may change or read it; chmod 600 keeps them out", self._path
             )
-        self._known = self._tokens(lines)
+        self._known = self._parse(lines)
 
-    def _tokens(self, lines: list[bytes]) -> dict[bytes, Principal]:
+    def _parse(self, lines: list[bytes]) -> dict[bytes, Principal]:
         found: dict[bytes, Principal] = {}
         for number, line in enumerate(lines, 1):
             try:
-                if words := line.decode("utf-8-sig").partition("#")[0].split():
-                    digest, principal = _token(*words)
+                words = line.decode("utf-8-sig").partition("#")[0].split()
+                if words:
+                    digest, principal = _parse_words(*words)
                     found[digest] = principal
-            except (TypeError, ValueError):
+            except (TypeError, ValueError):  # a TypeError if the number of words is off
                 raise ValueError(
                     f"{self._path}, line {number}: {LINE} is wanted"
                 ) from None
@@ -87,12 +89,13 @@ class token_file:
 
 
 def _state(status: os.stat_result) -> tuple[int, ...]:
+    """Return values that change whenever the file does."""
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _token(name: str, digest: str, scopes: str = "") -> tuple[bytes, Principal]:
+def _parse_words(name: str, digest: str, scopes: str = "") -> tuple[bytes, Principal]:
+    """Return the digest and the principal that a line describes."""
     if not re.fullmatch("[0-9a-fA-F]{64}", digest):
         raise ValueError(digest)
-    return bytes.fromhex(digest), Principal(
-        name, as_scopes(scopes.split(",") if scopes else (), "scopes")
-    )
+    names = scopes.split(",") if scopes else []
+    return bytes.fromhex(digest), Principal(name, as_scopes(names, "scopes"))

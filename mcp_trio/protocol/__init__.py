@@ -1,1 +1,4 @@
-"""The protocol, pure: bytes in, events and bytes out. Nothing here waits, reads a clock or opens anything."""
+"""The Model Context Protocol without I/O: bytes in, events and bytes out.
+
+Nothing in this package waits, reads a clock or opens a file.
+"""

@@ -1,7 +1,8 @@
-"""What can go wrong, and what each kind is on the wire.
+"""Protocol errors, and how each kind is reported to the client.
 
-A `ProtocolError` is answered as a JSON-RPC error. Each kind says its code, and the HTTP status of a reply that holds
-nothing else; where a revision numbers a kind otherwise, that revision says so (`Revision.codes_of`).
+A `ProtocolError` is answered with a JSON-RPC error. Each class declares its error code
+and the HTTP status of a response that carries only this error. A protocol revision may
+number a kind differently: see `Revision.codes_of`.
 """
 
 from collections.abc import Mapping
@@ -9,17 +10,19 @@ from typing import Any, ClassVar
 
 
 class ProtocolError(Exception):
-    """An error that the client is told of, as a JSON-RPC error."""
+    """An error that is reported to the client as a JSON-RPC error."""
 
-    kind: ClassVar[
-        type["ProtocolError"]
-    ]  # one of those here: a user's own counts as the nearest that it derives from
+    # The class of this module that the error counts as. A subclass that declares no
+    # code, such as a user's own, counts as the class that it derives from.
+    kind: ClassVar[type["ProtocolError"]]
     code: ClassVar[int]
     status: ClassVar[int]
 
     def __init_subclass__(cls, *, code: int | None = None, status: int = 200) -> None:
         if code is not None:
-            cls.kind, cls.code, cls.status = cls, code, status
+            cls.kind = cls
+            cls.code = code
+            cls.status = status
 
     def __init__(
         self,
@@ -35,38 +38,36 @@ class ProtocolError(Exception):
             )
         self.message = message
         self.data = data
-        self.reason = (
-            message if reason is None else reason
-        )  # without the words that say where it was found
+        # The message without the words that say where the error was found.
+        self.reason = message if reason is None else reason
 
 
 class ParseError(ProtocolError, code=-32700, status=400):
-    """The bytes are no JSON."""
+    """The bytes are not valid JSON."""
 
 
 class InvalidRequest(ProtocolError, code=-32600, status=400):
-    """JSON, but no JSON-RPC message; or a message out of turn."""
+    """The JSON is not a JSON-RPC message, or the message is not allowed now."""
 
 
 class MethodNotFound(ProtocolError, code=-32601, status=404):
-    """A method that the revision, or this server, does not have."""
+    """The revision or this server does not have the method."""
 
 
 class InvalidParams(ProtocolError, code=-32602):
-    """A request whose parameters cannot be used."""
+    """The parameters of a request are not valid."""
 
 
 class InvalidArguments(InvalidParams, code=-32602):
-    """Arguments that do not fit the schema of what they were sent to; `of` says what that is."""
+    """The arguments do not fit the schema; `of` names the tool or prompt."""
 
     def __init__(self, reason: str, *, of: str = "") -> None:
-        super().__init__(
-            f"Invalid arguments for {of}: {reason}" if of else reason, reason=reason
-        )
+        message = f"Invalid arguments for {of}: {reason}" if of else reason
+        super().__init__(message, reason=reason)
 
 
 class NotInMeta(InvalidParams, code=-32602, status=400):
-    """A request without the `_meta` that its revision requires."""
+    """A request lacks a part of `_meta` that its revision requires."""
 
 
 class ResourceNotFound(ProtocolError, code=-32002):
@@ -77,13 +78,14 @@ class ResourceNotFound(ProtocolError, code=-32002):
 
 
 class InternalError(ProtocolError, code=-32603):
-    """The server's own fault. What it was stands in the server's log, not here."""
+    """The server failed. The details are written to the server's log only."""
 
 
 class TooManyCalls(ProtocolError, code=-32603, status=429):
-    """More than the server's limits allow; `retry_after` are the seconds after which it may be tried again.
+    """A limit of the server is exceeded; the client may retry after `retry_after` s.
 
-    No revision has a code for it, and none but those that it names may go out.
+    No revision has an error code for this, and servers may only use the codes that the
+    revision names, so it is sent as an internal error.
     """
 
     def __init__(self, message: str, *, retry_after: float) -> None:
@@ -91,24 +93,22 @@ class TooManyCalls(ProtocolError, code=-32603, status=429):
 
 
 class HeaderMismatch(ProtocolError, code=-32020, status=400):
-    """An HTTP header says other than the body."""
+    """An HTTP header contradicts the body."""
 
 
 class MissingClientCapability(ProtocolError, code=-32021, status=400):
-    """The request needs something of the client that the client did not offer."""
+    """The request needs a capability that the client did not declare."""
 
     def __init__(self, required: Mapping[str, Any]) -> None:
-        wanted = " and ".join(
-            ".".join([name, *inner]) for name, inner in required.items()
-        )
-        data = {"requiredCapabilities": required}
+        paths = [".".join([name, *inner]) for name, inner in required.items()]
         super().__init__(
-            f"This request needs a client with the capability {wanted}", data=data
+            f"This request needs a client with the capability {' and '.join(paths)}",
+            data={"requiredCapabilities": required},
         )
 
 
 class UnsupportedVersion(ProtocolError, code=-32022, status=400):
-    """A protocol revision that this server does not speak."""
+    """The server does not support the requested protocol revision."""
 
     def __init__(self, requested: str, supported: list[str]) -> None:
         super().__init__(
@@ -118,10 +118,14 @@ class UnsupportedVersion(ProtocolError, code=-32022, status=400):
 
 
 class UrlElicitationRequired(ProtocolError, code=-32042):
-    """The user has to visit the given addresses first; `elicitations` are the wire's own objects."""
+    """The user has to visit some URLs first.
+
+    `elicitations` are objects in the protocol's own form.
+    """
 
     def __init__(self, message: str, elicitations: list[dict[str, Any]]) -> None:
         super().__init__(message, data={"elicitations": elicitations})
 
 
+# A subclass that derives directly from ProtocolError counts as an internal error.
 ProtocolError.kind = InternalError

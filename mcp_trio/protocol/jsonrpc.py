@@ -1,7 +1,7 @@
-"""JSON-RPC 2.0 envelopes: decoding, with an error that says what and where; encoding.
+"""JSON-RPC 2.0 messages: decoding, with errors that explain the problem, and encoding.
 
-Of two equal keys in one object the last one counts, keys are compared exactly, and numbers with a fraction or
-null are no ids.
+If an object has the same key twice, the last value counts. Keys are case-sensitive.
+An id is a string or an integer: fractions and null are not accepted.
 """
 
 import json
@@ -17,15 +17,18 @@ from .errors import InvalidRequest, ParseError, ProtocolError
 Id = int | str
 T = TypeVar("T")
 
-# The largest message that is taken, in bytes.
+# The largest message that is accepted, in bytes.
 MAX_MESSAGE = 4 * 2**20
 
-# The most messages that a batch may have: small ones cost far more to answer than to send.
+# The most messages in a batch. Small messages cost far more to answer than to send.
 MAX_BATCH = 10_000
 
 
+# Decoding
+
+
 class Envelope(Struct):
-    """One message, its params not looked into."""
+    """A message whose params, result and error are still encoded."""
 
     jsonrpc: Literal["2.0"]
     method: str | UnsetType = UNSET
@@ -36,7 +39,11 @@ class Envelope(Struct):
 
 
 class BadMessage(Exception):
-    """A message that is none: the error to answer with, and the id to answer to, where one could be read."""
+    """The bytes are not a valid message.
+
+    `error` is the error to answer with, and `id` the id of the message if it could be
+    read. A `silent` message must not be answered.
+    """
 
     def __init__(
         self, error: ProtocolError, id: Id | UnsetType = UNSET, *, silent: bool = False
@@ -52,111 +59,141 @@ _encoder = msgspec.json.Encoder()
 
 
 def decode(data: bytes) -> Envelope:
-    """One message's envelope. Raises BadMessage."""
-    return _read(_decode_envelope, data)
+    """Decode the envelope of one message. Raises BadMessage."""
+    return _decode_with(_decode_envelope, data)
 
 
 def decode_batch(data: bytes) -> list[bytes]:
-    """The messages of an array, still encoded. Raises BadMessage."""
-    raws = _read(_decode_raws, data)
+    """Split an array into its messages, still encoded. Raises BadMessage."""
+    raws = _decode_with(_decode_raws, data)
     if len(raws) > MAX_BATCH:
-        wrong = InvalidRequest(
-            f"Invalid request: a batch of {len(raws)} messages; at most {MAX_BATCH} are taken"
+        raise BadMessage(
+            InvalidRequest(
+                f"Invalid request: a batch of {len(raws)} messages; "
+                f"at most {MAX_BATCH} are taken"
+            )
         )
-        raise BadMessage(wrong)
     return [bytes(raw) for raw in raws]
 
 
-def _read(decoder: Callable[[bytes], T], data: bytes) -> T:
+def _decode_with(decoder: Callable[[bytes], T], data: bytes) -> T:
     try:
         if not data.isascii():
-            data.decode()  # msgspec passes over what stays raw without a look at its UTF-8
+            # msgspec does not check the encoding of values that stay raw.
+            data.decode()
         return decoder(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise _explain(data, problem) from None
+        raise _bad_message(data, problem) from None
 
 
-def _explain(data: bytes, problem: Exception) -> BadMessage:
+def _bad_message(data: bytes, problem: Exception) -> BadMessage:
+    """Return the BadMessage for data that could not be decoded."""
     if isinstance(problem, RecursionError):
         return BadMessage(ParseError("Parse error: nested too deeply"))
     if isinstance(problem, UnicodeDecodeError):
         return BadMessage(ParseError(f"Parse error: not UTF-8 (byte {problem.start})"))
     if not isinstance(problem, msgspec.ValidationError):
         return BadMessage(ParseError(f"Parse error: {problem}"))
+    # The decoder stopped at the first field that did not fit, so the rest of the data
+    # may not even be JSON. Decode all of it without a type.
     try:
         message = msgspec.json.decode(data)
-    except msgspec.ValidationError:  # a number beyond all bounds
+    except msgspec.ValidationError:  # a number that is too large for msgspec
         message = None
-    except (msgspec.DecodeError, RecursionError) as further_on:
-        return _explain(data, further_on)
-    message = message if isinstance(message, dict) else {}
+    except (msgspec.DecodeError, RecursionError) as syntax_problem:
+        return _bad_message(data, syntax_problem)
+    if not isinstance(message, dict):
+        message = {}
+    error = InvalidRequest(f"Invalid request: {explain(problem)}")
+    return BadMessage(error, _readable_id(message), silent=_is_silent(message))
+
+
+def _readable_id(message: dict[str, Any]) -> Id | UnsetType:
+    """Return the id of an invalid message, or UNSET if it has none."""
     id = message.get("id", UNSET)
-    readable = id if isinstance(id, int | str) and not isinstance(id, bool) else UNSET
+    if isinstance(id, int | str) and not isinstance(id, bool):
+        return id
+    return UNSET
+
+
+def _is_silent(message: dict[str, Any]) -> bool:
+    """Return whether an invalid message must not be answered."""
+    # An error is not answered with an error: two peers that did so would never end.
+    if "error" in message and "method" not in message:
+        return True
     # JSON-RPC 2.0, section 4.1: a notification is not answered, not even with an error.
-    silent = (
-        "id" not in message
-        and message.get("jsonrpc") == "2.0"
-        and isinstance(message.get("method"), str)
-    )
-    # An error is not answered with an error: two that did so would never end.
-    silent = silent or ("error" in message and "method" not in message)
-    return BadMessage(
-        InvalidRequest(f"Invalid request: {explain(problem)}"), readable, silent=silent
-    )
+    if "id" in message or message.get("jsonrpc") != "2.0":
+        return False
+    return isinstance(message.get("method"), str)
 
 
+# Explaining msgspec's errors
+
+# A message of msgspec: a problem, and optionally where it is.
 _PROBLEM = re.compile(r"(.*?)(?: - at (`key` in )?`\$(.*)`)?", re.DOTALL)
 _JSON_NAMES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 
 
 def explain(problem: Exception, root: str = "$") -> str:
-    """What msgspec says, in JSON's words and with the place first: `$.id: expected integer or string, got null`.
+    """Return msgspec's message in JSON's words, with the place first.
 
-    What says its place already stays as it is.
+    For example `$.id: expected integer or string, got null`. A message that begins with
+    a place is returned as it is.
     """
     if isinstance(problem, RecursionError):
         return f"{root}: nested too deep"
     parts = _PROBLEM.fullmatch(str(problem))
     assert parts is not None  # the pattern matches any text
-    what, in_key, path = parts.groups(default="")
-    if what.startswith("$"):
+    text, in_key, path = parts.groups(default="")
+    if text.startswith("$"):
         return str(problem)
-    if missing := re.fullmatch(r"Object missing required field `(.+)`", what):
+    missing = re.fullmatch(r"Object missing required field `(.+)`", text)
+    if missing:
         return f"{root}{path}.{missing[1]}: missing"
-    what = re.sub(r"`([^`]*)`", _in_json_words, what)
-    return f"{root}{path}: {'a key: ' if in_key else ''}{what[:1].lower()}{what[1:]}"
+    text = re.sub(r"`([^`]*)`", _in_json_words, text)
+    subject = "a key: " if in_key else ""
+    return f"{root}{path}: {subject}{text[:1].lower()}{text[1:]}"
 
 
 def _in_json_words(quoted: re.Match[str]) -> str:
-    return " or ".join(_JSON_NAMES.get(name, name) for name in quoted[1].split(" | "))
+    names = quoted[1].split(" | ")
+    return " or ".join(_JSON_NAMES.get(name, name) for name in names)
+
+
+# Encoding
 
 
 def encode(value: Any) -> bytes:
-    """A value as JSON. Lone surrogates, which UTF-8 cannot carry, become U+FFFD."""
+    """Encode a value as JSON.
+
+    Lone surrogates, which UTF-8 cannot represent, become U+FFFD.
+    """
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:
         text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
-        return _encoder.encode(
-            json.loads(
-                text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-            )
-        )
+        utf_16 = text.encode("utf-16", "surrogatepass")
+        return _encoder.encode(json.loads(utf_16.decode("utf-16", "replace")))
 
 
 def encode_result(id: Id, result: bytes) -> bytes:
-    """A response whose result is encoded already."""
+    """Encode a response whose result is already encoded."""
     encoded_id = b"%d" % id if type(id) is int else _encoder.encode(id)
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (encoded_id, result)
 
 
 def encode_error(id: Id | UnsetType | None, error: Mapping[str, Any]) -> bytes:
-    """An error response; UNSET leaves the id out."""
-    addressed = {} if id is UNSET else {"id": id}
-    return encode({"jsonrpc": "2.0", **addressed, "error": error})
+    """Encode an error response; it has no id if `id` is UNSET."""
+    message: dict[str, Any] = {"jsonrpc": "2.0"}
+    if id is not UNSET:
+        message["id"] = id
+    message["error"] = error
+    return encode(message)
 
 
 def encode_notification(method: str, params: Mapping[str, Any] | None = None) -> bytes:
-    """A notification; no params, no key."""
-    carried = {"params": params} if params else {}
-    return encode({"jsonrpc": "2.0", "method": method, **carried})
+    """Encode a notification; empty params are left out."""
+    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+    if params:
+        message["params"] = params
+    return encode(message)

@@ -1,4 +1,8 @@
-"""What requests and notifications carry: one struct a method, decoded in one pass together with `_meta`."""
+"""The params of requests and notifications: one struct for each shape.
+
+A struct is decoded in one pass, together with `_meta`. Which revision has which method
+is not decided here: the revisions' tables say it.
+"""
 
 from functools import cache
 from typing import Any, Literal
@@ -11,11 +15,15 @@ LogLevel = Literal[
     "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"
 ]
 
+# The prefix of the protocol's own keys in `_meta`.
 VENDOR = "io.modelcontextprotocol/"
 
 
+# What every request may carry
+
+
 class ClientCapabilities(Struct, frozen=True):
-    """What the client can do for the server; only what matters here is typed."""
+    """What the client can do for the server: the capabilities that the server uses."""
 
     sampling: dict[str, Any] | UnsetType = UNSET
     roots: dict[str, Any] | UnsetType = UNSET
@@ -26,14 +34,14 @@ NO_CAPABILITIES = ClientCapabilities()
 
 
 class ClientInfo(Struct):
-    """Who the client says it is; a name is all that has to be said."""
+    """The client's name and version. Only the name is required."""
 
     name: str
     version: str = ""
 
 
 class Meta(Struct, frozen=True, omit_defaults=True):
-    """`_meta` of a request: what the protocol itself reads there."""
+    """The keys of a request's `_meta` that the protocol defines."""
 
     progress_token: int | str | UnsetType = field(default=UNSET, name="progressToken")
     version: str | UnsetType = field(default=UNSET, name=VENDOR + "protocolVersion")
@@ -48,70 +56,92 @@ NO_META = Meta()
 
 
 class Params(Struct):
-    """What any request may carry."""
+    """The params of a method that has none of its own."""
 
     meta: Meta = field(default=NO_META, name="_meta")
 
 
-class Initialize(Params, kw_only=True, rename="camel"):
+# The params of single methods
+
+
+class InitializeParams(Params, kw_only=True, rename="camel"):
+    """The params of `initialize`."""
+
     protocol_version: str
     capabilities: ClientCapabilities
     client_info: ClientInfo
 
 
-class Page(Params):
+class ListParams(Params):
+    """The params of a request for one page of a list."""
+
     cursor: str | UnsetType = UNSET
 
 
-class Retriable(Params, rename="camel"):
-    """A request that may be answered by a question, and then comes again with the answers."""
+class RetriableParams(Params, rename="camel"):
+    """The params of a request that the server may answer with questions.
+
+    The client then sends the request again, with the answers and the server's state.
+    """
 
     input_responses: dict[str, Raw] | UnsetType = UNSET
     request_state: str | UnsetType = UNSET
 
 
-class CallTool(Retriable, kw_only=True):
-    """The same of a prompt."""
+class CallParams(RetriableParams, kw_only=True):
+    """The params of `tools/call` and `prompts/get`."""
 
     name: str
     arguments: Raw = Raw(b"{}")
 
 
-class OfResource(Retriable, kw_only=True):
-    """Read it, or hear of its changes."""
+class ResourceParams(RetriableParams, kw_only=True):
+    """The params of reading a resource and of subscribing to its updates."""
 
     uri: str
 
 
-class SetLevel(Params, kw_only=True):
+class SetLevelParams(Params, kw_only=True):
+    """The params of `logging/setLevel`."""
+
     level: LogLevel
 
 
 class PromptReference(Struct, tag_field="type", tag="ref/prompt"):
+    """Completion of an argument of a prompt."""
+
     name: str
 
 
 class ResourceReference(Struct, tag_field="type", tag="ref/resource"):
+    """Completion of a variable of a resource template."""
+
     uri: str
 
 
-class Argument(Struct):
+class CompletionArgument(Struct):
+    """The argument to complete, and what the user has typed."""
+
     name: str
     value: str
 
 
 class CompletionContext(Struct):
+    """The arguments that already have values."""
+
     arguments: dict[str, str] = {}
 
 
-class Complete(Params, kw_only=True):
+class CompleteParams(Params, kw_only=True):
+    """The params of `completion/complete`."""
+
     ref: PromptReference | ResourceReference
-    argument: Argument
+    argument: CompletionArgument
     context: CompletionContext = field(default_factory=CompletionContext)
 
 
 class Filter(Struct, rename="camel", omit_defaults=True):
-    """What a client wants to hear of."""
+    """The notifications that a client subscribes to."""
 
     tools_list_changed: bool = False
     prompts_list_changed: bool = False
@@ -119,36 +149,52 @@ class Filter(Struct, rename="camel", omit_defaults=True):
     resource_subscriptions: list[str] = []
 
 
-class Listen(Params, kw_only=True):
+class ListenParams(Params, kw_only=True):
+    """The params of `subscriptions/listen`."""
+
     notifications: Filter
 
 
-class Cancelled(Params, kw_only=True, rename="camel"):
+class CancelledParams(Params, kw_only=True, rename="camel"):
+    """The params of `notifications/cancelled`."""
+
     request_id: Id
     reason: str = ""
 
 
-# Method -> what it carries; any other carries nothing but `_meta`. Which revision has which, the revisions say.
-KINDS: dict[str, type[Params]] = {
-    **dict.fromkeys(
-        ("tools/list", "prompts/list", "resources/list", "resources/templates/list"),
-        Page,
-    ),
-    **dict.fromkeys(
-        ("resources/read", "resources/subscribe", "resources/unsubscribe"), OfResource
-    ),
-    "initialize": Initialize,
-    "tools/call": CallTool,
-    "prompts/get": CallTool,
-    "logging/setLevel": SetLevel,
-    "completion/complete": Complete,
-    "subscriptions/listen": Listen,
-    "notifications/cancelled": Cancelled,
+# Decoding
+
+# Method -> its params. Other methods carry nothing but `_meta`.
+_PARAMS_OF: dict[str, type[Params]] = {
+    "initialize": InitializeParams,
+    "tools/list": ListParams,
+    "tools/call": CallParams,
+    "prompts/list": ListParams,
+    "prompts/get": CallParams,
+    "resources/list": ListParams,
+    "resources/templates/list": ListParams,
+    "resources/read": ResourceParams,
+    "resources/subscribe": ResourceParams,
+    "resources/unsubscribe": ResourceParams,
+    "logging/setLevel": SetLevelParams,
+    "completion/complete": CompleteParams,
+    "subscriptions/listen": ListenParams,
+    "notifications/cancelled": CancelledParams,
 }
 
-_decoder = cache(json.Decoder)  # of a kind of params, made when it is first needed
+# Params -> their decoder, which is made when it is first needed.
+_decoder = cache(json.Decoder)
 
 
 def decode(method: str, raw: Raw) -> Any:
-    """Typed params. Raises msgspec.ValidationError with paths that start at `$`."""
-    return _decoder(KINDS.get(method, Params)).decode(raw)
+    """Decode the params of a method. Raises msgspec.ValidationError.
+
+    The paths in the error begin with `$`.
+    """
+    return _decoder(_PARAMS_OF.get(method, Params)).decode(raw)
+
+
+def decode_meta(raw: Raw) -> Params:
+    """Decode only the `_meta` of any params. Raises msgspec.ValidationError."""
+    decoded: Params = _decoder(Params).decode(raw)
+    return decoded

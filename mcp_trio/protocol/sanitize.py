@@ -1,49 +1,72 @@
-"""Text without what a terminal would obey: for whoever shows it to a person, or writes it to a log."""
+"""Text that is safe to show to a person, on a terminal or in a log.
+
+`strip_controls` removes control functions of a terminal. `visible` escapes them.
+"""
 
 import re
 
-# ECMA-48 in both its forms, ESC with a letter and the one character of C1. No part of a pattern can match where another
-# begins, so that the time is linear. A string that is not ended loses its introducer alone: the rest is text again.
+# Control functions of ECMA-48 in both of their forms: ESC with a letter, and the single
+# characters of C1. No part of a pattern matches where the next part begins, so the time
+# is linear. A control string without an end loses only its introducer.
 _CONTROL = re.compile(
     r"""
-    (?: \x1b\[ | \x9b ) [0-?]*+ [ -/]*+ [@-~]  # a control sequence: colours, the cursor
-  | (?: \x1b[\]PX^_] | [\x90\x98\x9d-\x9f] ) [^\x00-\x08\n-\x1f\x7f-\x9f]*+ (?: \x07 | \x1b\\ | \x9c )  # a title
-  | \x1b [ -/]*+ [0-~]  # any other escape sequence
+    # A control sequence: a color, a movement of the cursor.
+    (?: \x1b\[ | \x9b ) [0-?]*+ [ -/]*+ [@-~]
+    # A control string, such as the title of a window.
+  | (?: \x1b[\]PX^_] | [\x90\x98\x9d-\x9f] )
+    [^\x00-\x08\n-\x1f\x7f-\x9f]*+
+    (?: \x07 | \x1b\\ | \x9c )
+    # Any other escape sequence.
+  | \x1b [ -/]*+ [0-~]
+    # Any other control character.
   | [\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]
     """,
     re.VERBOSE,
 )
-_UNWANTED = [
-    chr(code)
-    for code in (*range(0x20), *range(0x7F, 0xA0))
-    if chr(code) not in "\t\n\r"
+_ALLOWED_CONTROLS = "\t\n\r"
+_CONTROL_CHARACTERS = [
+    character
+    for character in map(chr, (*range(0x20), *range(0x7F, 0xA0)))
+    if character not in _ALLOWED_CONTROLS
 ]
-_UNWANTED_ASCII = [character for character in _UNWANTED if character.isascii()]
-_find_unwanted = re.compile(f"[{''.join(_UNWANTED)}]").search
-# Characters up to which it is quicker to look at each than to look for each that is unwanted.
+_ASCII_CONTROL_CHARACTERS = [
+    character for character in _CONTROL_CHARACTERS if character.isascii()
+]
+_find_control = re.compile(f"[{''.join(_CONTROL_CHARACTERS)}]").search
+
+# Up to this length it is faster to look at each character of a text than to search the
+# text for each control character.
 SHORT = 1000
+
+# Control characters, line separators, marks that reorder text, and lone surrogates.
 _HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def clean(text: str) -> str:
-    """A text without terminal escapes, which go as a whole, and without controls other than tab, LF and CR.
+def strip_controls(text: str) -> str:
+    """Remove escape sequences and control characters, except tab, LF and CR.
 
-    Lone surrogates are left to the encoder. Marks of direction stay: they belong to the writing of many languages.
+    Lone surrogates are left to the encoder. Marks of the direction of text stay,
+    because many languages need them.
     """
-    if len(text) > SHORT:
-        is_clean = not any(
-            character in text
-            for character in (_UNWANTED_ASCII if text.isascii() else _UNWANTED)
-        )
+    if len(text) <= SHORT:
+        if text.isprintable() or _find_control(text) is None:
+            return text
     else:
-        is_clean = text.isprintable() or _find_unwanted(text) is None
-    return text if is_clean else _CONTROL.sub("", text)
+        controls = _ASCII_CONTROL_CHARACTERS if text.isascii() else _CONTROL_CHARACTERS
+        if not any(character in text for character in controls):
+            return text
+    return _CONTROL.sub("", text)
 
 
 def visible(text: str) -> str:
-    """A text on one line, what controls or reorders it written out: nobody can make up a line of a log by it."""
-    return (
-        text
-        if text.isprintable()
-        else _HIDDEN.sub(lambda found: ascii(found[0])[1:-1], text)
-    )
+    r"""Return a text on one line, with everything that is not visible escaped.
+
+    A line feed becomes `\n`, so that a client cannot forge a line of the log.
+    """
+    if text.isprintable():
+        return text
+    return _HIDDEN.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return ascii(found[0])[1:-1]

@@ -1,16 +1,52 @@
-"""One conversation as a state machine: what was agreed, and what a message means under it.
+"""One conversation between a client and the server, as a state machine.
 
-All state of the protocol is here; this file does not know what answers a request, nor over what it came. Hand
-`receive` a message's bytes; it returns events, each of which already knows the revision that it is served by:
+`Session.receive` takes the bytes of one message and returns what to do about it, an
+event:
 
     Call     a request to carry out
     Notice   a notification to act on
-    Answer   the client's reply to a question of ours
-    Refusal  what to answer at once, and why
-    Batch    several of these, to be answered together
+    Answer   the client's response to a request of the server's
+    Refusal  an error response to send at once
+    Batch    several of these events, to be answered together
 
-A session opens with `initialize`; a request that says its own revision needs no opening and is served on any
-session, beside the others.
+The session knows nothing about transports or about what carries out requests.
+
+The rules
+---------
+
+A session is NEW until `initialize` agrees on a revision, and OPEN from then on. The
+agreed revision is `Session.revision`. A transport may also name a revision with each
+message, in a header: the *stated* revision.
+
+There are two families of revisions. The *opening* ones begin with `initialize`, where
+the client also says what it can do. The *stateless* ones have no `initialize`: the
+`_meta` of each request says which revision it uses and what the client can do. A server
+of both families serves both in any session, side by side.
+
+This table says which revision serves a request. The first line that fits applies.
+
+    Request                                     Served by
+    ------------------------------------------  ----------------------------------------
+    `initialize`, without a version in `_meta`
+        in a NEW session                        the opening revision that it asks for,
+                                                or else the newest one; now it is OPEN
+        in an OPEN session                      refused: InvalidRequest
+    any with a version in `_meta`               the stateless revision of that name
+        that the server does not have           refused: UnsupportedVersion
+        without capabilities                    refused: NotInMeta
+    any with only capabilities in `_meta`       refused: NotInMeta
+    any with neither
+        in an OPEN session                      the agreed revision
+        if an opening revision is stated        the stated revision
+        `ping`                                  the newest opening revision
+        a method of an opening revision         refused: InvalidRequest, because
+                                                `initialize` has to come first
+        a method of a stateless revision        refused: NotInMeta
+        any other method                        refused: MethodNotFound
+
+If the stated revision is stateless, the last lines consider that one only, and
+`initialize` is not a method. A method that the chosen revision does not have is refused
+with MethodNotFound, even if its params are not valid either.
 """
 
 from typing import Any
@@ -26,6 +62,8 @@ from .errors import (
     ProtocolError,
 )
 from .revisions import Revision, Revisions
+
+# Events
 
 
 class Call(Struct):
@@ -46,7 +84,7 @@ class Notice(Struct):
 
 
 class Answer(Struct):
-    """The client's reply to a question: its result, or the error that it is."""
+    """The client's response to a request of the server's: a result or an error."""
 
     id: jsonrpc.Id
     result: Raw | None
@@ -54,7 +92,7 @@ class Answer(Struct):
 
 
 class Refusal(Struct):
-    """What to answer at once, and the error that it holds."""
+    """An error response to send at once, encoded, and the error in it."""
 
     data: bytes
     error: ProtocolError
@@ -67,57 +105,42 @@ class Batch(Struct):
 
     @property
     def asks(self) -> bool:
-        """Whether something in it is to be answered."""
+        """Whether any of the events has an answer."""
         return any(isinstance(event, Call | Refusal) for event in self.events)
 
 
 Event = Call | Notice | Answer | Refusal | Batch
 
 
+# The state machine
+
+
 class Session(Struct, eq=False):
-    """One client's conversation with one server."""
+    """The protocol's state of one client's conversation with one server."""
 
     revisions: Revisions
-    stated: Revision | None = (
-        None  # what its transport says of each message, where there may be no opening
-    )
-    revision: Revision | None = None  # what `initialize` agreed on
+    # The revision that the transport names with each message.
+    stated: Revision | None = None
+    # The revision that `initialize` agreed on; None while the session is new.
+    revision: Revision | None = None
+    # What the client said in `initialize`.
     capabilities: params.ClientCapabilities = params.NO_CAPABILITIES
+    # The level that the client set with `logging/setLevel`.
     log_level: str | None = None
-    offered: str = ""  # the names of the features that the client was told of when it opened the session
+    # The names of the features that the server announced in `initialize`.
+    offered: str = ""
 
     def receive(self, data: bytes | None) -> Event | None:
-        """What a message means; None where it means nothing. None for data: a message too large to be taken."""
+        """Return what a message means, or None if nothing has to be done about it.
+
+        `data` is None if the transport dropped a message because it was too large.
+        """
         if data is None:
             limit = jsonrpc.MAX_MESSAGE // 2**20
-            return self._refuse(
-                UNSET,
-                InvalidRequest(
-                    f"Invalid request: a message is larger than {limit} MiB"
-                ),
-            )
-        return (
-            self._receive_batch(data)
-            if data.lstrip()[:1] == b"["
-            else self._receive_one(data)
-        )
-
-    def _receive_one(self, data: bytes, *, in_batch: bool = False) -> Event | None:
-        try:
-            envelope = jsonrpc.decode(data)
-        except jsonrpc.BadMessage as bad:
-            return None if bad.silent else self._refuse(bad.id, bad.error)
-        method = envelope.method
-        if method is UNSET:
-            return self._answer(envelope)
-        if envelope.id is UNSET:
-            return self._notice(method, envelope.params)
-        if in_batch and method == "initialize":
-            return self._refuse(
-                envelope.id,
-                InvalidRequest("Invalid request: initialize must not be in a batch"),
-            )
-        return self._call(method, envelope.id, envelope.params)
+            return self._refuse_unread(f"a message is larger than {limit} MiB")
+        if data.lstrip()[:1] == b"[":
+            return self._receive_batch(data)
+        return self._receive_one(data)
 
     def _receive_batch(self, data: bytes) -> Event:
         try:
@@ -126,98 +149,131 @@ class Session(Struct, eq=False):
             return self._refuse(UNSET, bad.error)
         revision = self.revision or self.stated
         if revision is None or not revision.batches:
-            return self._refuse(
-                UNSET, InvalidRequest("Invalid request: $: expected object, got array")
-            )
+            return self._refuse_unread("$: expected object, got array")
         if not messages:
-            return self._refuse(
-                UNSET, InvalidRequest("Invalid request: an empty batch")
-            )
-        events = (self._receive_one(message, in_batch=True) for message in messages)
-        return Batch([event for event in events if event is not None])
+            return self._refuse_unread("an empty batch")
+        events: list[Event] = []
+        for message in messages:
+            event = self._receive_one(message, in_batch=True)
+            if event is not None:
+                events.append(event)
+        return Batch(events)
 
-    def _call(self, method: str, id: jsonrpc.Id, raw: Raw) -> Event:
+    def _receive_one(self, data: bytes, *, in_batch: bool = False) -> Event | None:
+        try:
+            envelope = jsonrpc.decode(data)
+        except jsonrpc.BadMessage as bad:
+            return None if bad.silent else self._refuse(bad.id, bad.error)
+        method = envelope.method
+        if method is UNSET:
+            return self._receive_response(envelope)
+        if envelope.id is UNSET:
+            return self._receive_notification(method, envelope.params)
+        if in_batch and method == "initialize":
+            error = InvalidRequest("Invalid request: initialize must not be in a batch")
+            return self._refuse(envelope.id, error)
+        return self._receive_request(method, envelope.id, envelope.params)
+
+    # Requests
+
+    def _receive_request(self, method: str, id: jsonrpc.Id, raw: Raw) -> Event:
         meta = params.NO_META
         try:
-            decoded, problem = _decoded(method, raw)
+            decoded, problem = _decode_params(method, raw)
             meta = decoded.meta
-            opens = (
-                method == "initialize"
-                and (self.stated is None or self.stated.opens)
-                and meta.version is UNSET
-            )
-            revision = None if opens else self._revision_for(method, meta)
-            if (
-                problem is not None
-            ):  # only now: of an unknown method, the method is what is wrong
+            is_opening = method == "initialize" and self._may_open(meta)
+            revision = None if is_opening else self._choose_revision(method, meta)
+            # Only now: if the method is unknown, that is the error to report.
+            if problem is not None:
                 raise problem
-            return Call(id, method, decoded, raw, revision or self._initialize(decoded))
+            if revision is None:
+                revision = self._open(decoded)
+            return Call(id, method, decoded, raw, revision)
         except ProtocolError as error:
             return self._refuse(id, error, meta)
 
-    def _revision_for(self, method: str, meta: params.Meta) -> Revision:
-        """The revision that serves a request, the gate passed. Raises ProtocolError."""
-        if meta is params.NO_META or (
-            meta.version is UNSET and meta.capabilities is UNSET
-        ):
-            revision = self._agreed(method)
-        elif meta.version is UNSET:
-            raise _missing("protocolVersion")
-        else:
-            revision = self.revisions.declared(meta.version)
-            if meta.capabilities is UNSET:
-                raise _missing("clientCapabilities")
-        if method not in revision.requests:
-            raise MethodNotFound(f"Method not found: {method}")
-        return revision
+    def _may_open(self, meta: params.Meta) -> bool:
+        """Return whether `initialize` opens the session."""
+        if meta.version is not UNSET:
+            return False
+        return self.stated is None or self.stated.opens
 
-    def _agreed(self, method: str) -> Revision:
-        """The revision of a request that says none."""
-        if (agreed := self.revision or self.stated) and agreed.opens:
-            return agreed
-        opening = [] if self.stated else self.revisions.opening.values()
-        if method != "ping" and any(
-            method in revision.requests for revision in opening
-        ):
-            raise InvalidRequest(f"Invalid request: {method} before initialize")
-        stateless = [self.stated] if self.stated else self.revisions.stateless.values()
-        if any(method in revision.requests for revision in stateless):
-            raise _missing("protocolVersion")
-        return (
-            self.stated or self.revisions.newest_opening
-        )  # for a ping, or a method that none of them has
-
-    def _initialize(self, opening: Any) -> Revision:
-        """The revision that the client wants, or the newest that opens so."""
+    def _open(self, opening: params.InitializeParams) -> Revision:
+        """Open the session, and return the revision that it uses from now on."""
         if self.revision is not None:
             raise InvalidRequest("Invalid request: this session was initialized before")
         self.revision = self.revisions.opening.get(
             opening.protocol_version, self.revisions.newest_opening
         )
+        # Most clients have no capabilities; their sessions share one object.
         if opening.capabilities != params.NO_CAPABILITIES:
             self.capabilities = opening.capabilities
         return self.revision
 
-    def _notice(self, method: str, raw: Raw) -> Notice | None:
-        """A notification that some revision in use knows; others are passed over, as JSON-RPC has it."""
-        # Beside the agreed revision, requests of a stateless one may be under way and may be cancelled.
-        spoken = [self.revision, self.stated, *self.revisions.stateless.values()]
-        is_known = any(
-            revision is not None and method in revision.notifications
-            for revision in spoken
-        )
-        return Notice(method, raw) if is_known else None
-
-    def _answer(self, envelope: jsonrpc.Envelope) -> Event | None:
-        if envelope.id is UNSET and envelope.error:
-            return None  # the client could not read the id of something; there is nothing to answer
-        if isinstance(envelope.id, UnsetType) or bool(envelope.result) == bool(
-            envelope.error
+    def _choose_revision(self, method: str, meta: params.Meta) -> Revision:
+        """Return the revision that serves a request. Raises ProtocolError."""
+        if meta is params.NO_META or (
+            meta.version is UNSET and meta.capabilities is UNSET
         ):
-            return self._refuse(
-                envelope.id, InvalidRequest("Invalid request: $.method: missing")
-            )
-        return Answer(envelope.id, envelope.result or None, envelope.error or None)
+            agreed = self.revision or self.stated
+            if agreed is not None and agreed.opens:
+                revision = agreed
+            else:
+                revision = self._revision_before_opening(method)
+        elif meta.version is UNSET:
+            raise _not_in_meta("protocolVersion")
+        else:
+            revision = self.revisions.declared(meta.version)
+            if meta.capabilities is UNSET:
+                raise _not_in_meta("clientCapabilities")
+        if method not in revision.requests:
+            raise MethodNotFound(f"Method not found: {method}")
+        return revision
+
+    def _revision_before_opening(self, method: str) -> Revision:
+        """Return what serves a request without `_meta` in a session that is new."""
+        if self.stated is not None:
+            # Not an opening revision, or it would have been chosen already.
+            if method in self.stated.requests:
+                raise _not_in_meta("protocolVersion")
+            return self.stated
+        if method != "ping" and _is_known(method, self.revisions.opening):
+            raise InvalidRequest(f"Invalid request: {method} before initialize")
+        if _is_known(method, self.revisions.stateless):
+            raise _not_in_meta("protocolVersion")
+        return self.revisions.newest_opening
+
+    # Notifications and responses
+
+    def _receive_notification(self, method: str, raw: Raw) -> Notice | None:
+        """Return a Notice, or None for a notification that is not known.
+
+        JSON-RPC ignores unknown notifications.
+        """
+        # Requests of stateless revisions may run in any session, and may be cancelled.
+        revisions = [self.revision, self.stated, *self.revisions.stateless.values()]
+        for revision in revisions:
+            if revision is not None and method in revision.notifications:
+                return Notice(method, raw)
+        return None
+
+    def _receive_response(self, envelope: jsonrpc.Envelope) -> Event | None:
+        id = envelope.id
+        result = envelope.result or None
+        error = envelope.error or None
+        if id is UNSET and error is not None:
+            # The client could not read the id of something that it was sent.
+            return None
+        if isinstance(id, UnsetType) or (result is None) == (error is None):
+            missing = InvalidRequest("Invalid request: $.method: missing")
+            return self._refuse(id, missing)
+        return Answer(id, result, error)
+
+    # Refusals
+
+    def _refuse_unread(self, reason: str) -> Refusal:
+        """Refuse data that has no id to answer to."""
+        return self._refuse(UNSET, InvalidRequest(f"Invalid request: {reason}"))
 
     def _refuse(
         self,
@@ -225,26 +281,44 @@ class Session(Struct, eq=False):
         error: ProtocolError,
         meta: params.Meta = params.NO_META,
     ) -> Refusal:
-        """A refusal, in the shape of the revision that the client speaks, as far as it is known."""
+        """Return a Refusal in the form of the revision that the client seems to use."""
         stateless = self.revisions.stateless
         if meta.version is not UNSET and stateless:
-            revision = stateless.get(meta.version, next(reversed(stateless.values())))
+            newest = next(reversed(stateless.values()))
+            revision = stateless.get(meta.version, newest)
         else:
             revision = self.revision or self.stated or self.revisions.newest_opening
-        unread = None if id is UNSET and not revision.errors_without_id else id
-        return Refusal(jsonrpc.encode_error(unread, revision.error(error)), error)
+        response_id: jsonrpc.Id | UnsetType | None = id
+        if id is UNSET and not revision.errors_without_id:
+            response_id = None
+        data = jsonrpc.encode_error(response_id, revision.error(error))
+        return Refusal(data, error)
 
 
-def _missing(key: str) -> NotInMeta:
-    return NotInMeta(f"Invalid params: $.params._meta['{params.VENDOR}{key}']: missing")
+def _is_known(method: str, revisions: dict[str, Revision]) -> bool:
+    return any(method in revision.requests for revision in revisions.values())
 
 
-def _decoded(method: str, raw: Raw) -> tuple[params.Params, InvalidParams | None]:
-    """A request's params; or its `_meta` alone, and what is wrong. Raises InvalidParams where `_meta` is wrong too."""
+def _not_in_meta(key: str) -> NotInMeta:
+    place = f"$.params._meta['{params.VENDOR}{key}']"
+    return NotInMeta(f"Invalid params: {place}: missing")
+
+
+def _decode_params(method: str, raw: Raw) -> tuple[Any, InvalidParams | None]:
+    """Return a request's params.
+
+    If they are not valid, return their `_meta` only, and the error.
+    Raises InvalidParams if `_meta` is not valid either.
+    """
     try:
         return params.decode(method, raw), None
     except (MsgspecError, RecursionError) as problem:
-        wrong = InvalidParams(f"Invalid params: {jsonrpc.explain(problem, '$.params')}")
-    if not method:
-        raise wrong
-    return _decoded("", raw)[0], wrong
+        error = _invalid_params(problem)
+    try:
+        return params.decode_meta(raw), error
+    except (MsgspecError, RecursionError) as problem:
+        raise _invalid_params(problem) from None
+
+
+def _invalid_params(problem: Exception) -> InvalidParams:
+    return InvalidParams(f"Invalid params: {jsonrpc.explain(problem, '$.params')}")

@@ -1,7 +1,8 @@
-"""What a server offers and answers, neutral to any revision.
+"""What a server offers and answers, independent of any protocol revision.
 
-These hold the union of what the revisions know. What of it goes out in a revision, and how, its file in
-`revisions/` says; field names on the wire are these in camelCase, `meta` being `_meta`.
+Each class has the fields of all revisions together. A revision writes the fields that
+it knows: see `mcp_trio.protocol.revisions`. On the wire, the names of the fields are in
+camelCase, and `meta` is `_meta`.
 """
 
 import re
@@ -17,64 +18,85 @@ Json = dict[str, Any]
 _UNIONS = (Union, UnionType)
 
 
-class Model(Struct, omit_defaults=True, rename="camel"):
-    """What all of these share: absent means None, None is never written, and each field has the type that it says.
+# The base class, and the check of its fields
 
-    Bytes, where they may be given, become base64.
+
+class Model(Struct, omit_defaults=True, rename="camel"):
+    """The base class: each field has the type that it is declared with.
+
+    A field that is None is absent, and is never written. Where a field may be given as
+    bytes, it is stored as base64.
     """
 
     def __post_init__(self) -> None:
         for name, plain, hint in _fields_of(type(self)):
             value = getattr(self, name)
             if type(value) not in plain:
-                setattr(
-                    self, name, _checked(f"{type(self).__name__}({name})", value, hint)
-                )
+                place = f"{type(self).__name__}({name})"
+                setattr(self, name, _checked(place, value, hint))
 
 
 @cache
 def _fields_of(kind: type[Model]) -> list[tuple[str, set[Any], Any]]:
-    """Each field: its name, the classes whose values need no look at them, and its type."""
+    """Return the name of each field, the classes that need no check, and its type."""
     hints = get_type_hints(kind)
-    options = {
-        name: get_args(hint) if get_origin(hint) in _UNIONS else [hint]
-        for name, hint in hints.items()
-    }
-    return [
-        (name, set(options[name]) - {bytes}, hints[name])
-        for name in kind.__struct_fields__
-    ]
+    fields = []
+    for name in kind.__struct_fields__:
+        hint = hints[name]
+        options = get_args(hint) if get_origin(hint) in _UNIONS else [hint]
+        fields.append((name, set(options) - {bytes}, hint))
+    return fields
 
 
-def _checked(what: str, value: Any, hint: Any) -> Any:
-    """The value, with nothing but str itself and base64 for strings and bytes; TypeError where it does not fit."""
+def _checked(place: str, value: Any, hint: Any) -> Any:
+    """Return a value that fits its type. Raises TypeError.
+
+    Bytes become base64, and an instance of a subclass of str becomes a plain str.
+    """
     if bytes in get_args(hint) and isinstance(value, bytes | bytearray | memoryview):
         return b64encode(value).decode()
     if not _fits(value, hint):
-        wanted = (
-            hint.__name__
-            if isinstance(hint, type)
-            else re.sub(r"\b(\w+\.)+", "", str(hint))
-        )
-        raise TypeError(f"{what} wants {wanted}, not {value!r:.200}")
+        raise TypeError(f"{place} wants {_type_name(hint)}, not {value!r:.200}")
     return str.__str__(value) if isinstance(value, str) else value
 
 
+def _type_name(hint: Any) -> str:
+    """Return a type as it is written in code, without the names of modules."""
+    if isinstance(hint, type):
+        return hint.__name__
+    return re.sub(r"\b(\w+\.)+", "", str(hint))
+
+
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of a type, to the items of a list."""
-    origin, inner = get_origin(hint), get_args(hint)
+    """Return whether a value is of a type. The items of lists are checked too."""
+    origin = get_origin(hint)
+    arguments = get_args(hint)
+    if hint is Any:
+        return True
     if origin in _UNIONS:
-        return any(_fits(value, option) for option in inner)
-    if hint is Any or origin is Literal:
-        return hint is Any or value in inner
+        return any(_fits(value, option) for option in arguments)
+    if origin is Literal:
+        return value in arguments
     if origin is list:
-        return isinstance(value, list) and all(_fits(item, inner[0]) for item in value)
-    wanted = (int, float) if hint is float else origin or hint
-    return isinstance(value, wanted) and (hint is bool or type(value) is not bool)
+        if not isinstance(value, list):
+            return False
+        return all(_fits(item, arguments[0]) for item in value)
+    if type(value) is bool:  # which is a subclass of int
+        return hint is bool
+    if hint is float:
+        return isinstance(value, (int, float))
+    return isinstance(value, origin or hint)
+
+
+# Values that are parts of others
 
 
 class Annotations(Model):
-    """Hints to the client: for whom content is, how much it matters (0 to 1), when it last changed (ISO 8601)."""
+    """Hints to the client about content.
+
+    `audience` names the readers of the content, `priority` is its importance from 0 to
+    1, and `last_modified` is the time of its last change in ISO 8601.
+    """
 
     audience: list[Role] | None = None
     priority: float | None = None
@@ -84,12 +106,13 @@ class Annotations(Model):
         super().__post_init__()
         if self.priority is not None and not 0 <= self.priority <= 1:
             raise ValueError(
-                f"Annotations(priority) wants a number from 0 to 1, not {self.priority!r}"
+                "Annotations(priority) wants a number from 0 to 1, "
+                f"not {self.priority!r}"
             )
 
 
 class Icon(Model):
-    """A picture for user interfaces: an https: or data: address."""
+    """An icon for user interfaces; `src` is an https: or data: URL."""
 
     src: str
     mime_type: str | None = None
@@ -98,7 +121,7 @@ class Icon(Model):
 
 
 class Implementation(Model):
-    """Who a server or a client says it is."""
+    """The name, version and description of a server or a client."""
 
     name: str
     version: str
@@ -108,34 +131,39 @@ class Implementation(Model):
     website_url: str | None = None
 
 
-class _Piece(Model, kw_only=True):
-    """What all content and all resources may have besides."""
+class _WithAnnotations(Model, kw_only=True):
+    """The base class of content and resources, with the fields that all may have."""
 
     annotations: Annotations | None = None
     meta: Json | None = field(default=None, name="_meta")
 
 
-class Text(_Piece, tag_field="type", tag="text"):
+# Content and resources
+
+
+class Text(_WithAnnotations, tag_field="type", tag="text"):
     """Text content."""
 
     text: str
 
 
-class _Media(_Piece, tag_field="type"):
+class _Media(_WithAnnotations, tag_field="type"):
+    """The base class of images and audio."""
+
     data: str | bytes
     mime_type: str
 
 
 class Image(_Media, tag="image"):
-    """A picture, given as bytes, or as a string that is base64 already."""
+    """An image, as bytes or as a string that is already base64."""
 
 
 class Audio(_Media, tag="audio"):
-    """Sound, given as bytes, or as a string that is base64 already."""
+    """Audio, as bytes or as a string that is already base64."""
 
 
-class Resource(_Piece):
-    """A resource, as it is listed."""
+class Resource(_WithAnnotations):
+    """A resource in a list."""
 
     uri: str
     name: str
@@ -147,11 +175,11 @@ class Resource(_Piece):
 
 
 class ResourceLink(Resource, tag_field="type", tag="resource_link"):
-    """A resource that the client may read or subscribe to."""
+    """A link to a resource that the client may read or subscribe to."""
 
 
-class ResourceTemplate(_Piece):
-    """A family of resources, as it is listed."""
+class ResourceTemplate(_WithAnnotations):
+    """A resource template in a list."""
 
     uri_template: str
     name: str
@@ -161,8 +189,8 @@ class ResourceTemplate(_Piece):
     icons: list[Icon] | None = None
 
 
-class TextContents(_Piece):
-    """A resource's contents, as text."""
+class TextContents(_WithAnnotations):
+    """The contents of a resource as text."""
 
     uri: str
     text: str
@@ -170,16 +198,16 @@ class TextContents(_Piece):
     title: str | None = None
 
 
-class BlobContents(_Piece):
-    """A resource's contents, as bytes (or a string that is base64 already)."""
+class BlobContents(_WithAnnotations):
+    """The contents of a resource as bytes, or as a string that is already base64."""
 
     uri: str
     blob: str | bytes
     mime_type: str | None = None
 
 
-class EmbeddedResource(_Piece, tag_field="type", tag="resource"):
-    """A resource's contents, put into the result itself."""
+class EmbeddedResource(_WithAnnotations, tag_field="type", tag="resource"):
+    """The contents of a resource as a part of a result."""
 
     resource: TextContents | BlobContents
 
@@ -188,8 +216,11 @@ Content = Text | Image | Audio | ResourceLink | EmbeddedResource
 CONTENT_TYPES = (Text, Image, Audio, ResourceLink, EmbeddedResource)
 
 
+# Tools and prompts
+
+
 class ToolAnnotations(Model):
-    """Hints on what a tool does, for the client to show."""
+    """Hints to the client about what a tool does."""
 
     title: str | None = None
     read_only_hint: bool | None = None
@@ -199,18 +230,22 @@ class ToolAnnotations(Model):
 
 
 class _Named(Model):
+    """The base class of classes with a name, a title and a description."""
+
     name: str
     title: str | None = None
     description: str | None = None
 
 
 class _Listed(_Named, kw_only=True):
+    """The base class of tools and prompts."""
+
     icons: list[Icon] | None = None
     meta: Json | None = field(default=None, name="_meta")
 
 
 class Tool(_Listed):
-    """A tool, as it is listed."""
+    """A tool in a list."""
 
     input_schema: Json = field(default_factory=dict)
     output_schema: Json | None = None
@@ -218,29 +253,34 @@ class Tool(_Listed):
 
 
 class PromptArgument(_Named):
-    """One argument of a prompt."""
+    """An argument of a prompt."""
 
     required: bool | None = None
 
 
 class Prompt(_Listed):
-    """A prompt, as it is listed."""
+    """A prompt in a list."""
 
     arguments: list[PromptArgument] | None = None
 
 
 class PromptMessage(Model):
-    """One message of a prompt, or of a conversation to sample from."""
+    """A message of a prompt, or of a conversation to sample from."""
 
     role: Role
     content: Content
 
 
-class ToolResult(Model):
-    """What a tool answers, with full control: content, structured content, whether it failed.
+# Results
 
-    `structured` is any JSON, UNSET where the tool has none (None is JSON's null, which is a value). `wrapped` says
-    that its schema is not an object's: the revisions that know objects alone then carry it as `{"result": …}`.
+
+class ToolResult(Model):
+    """The result of a tool: its content, structured content, and whether it failed.
+
+    `structured` is any JSON value. None is a value, null; UNSET means that structured
+    content is absent. `wrapped` says that the output schema is not the schema of an
+    object. Revisions in which structured content is always an object then write
+    `{"result": ...}`.
     """
 
     content: list[Content]
@@ -251,7 +291,7 @@ class ToolResult(Model):
 
 
 class PromptResult(Model):
-    """A prompt, filled in."""
+    """The messages of a prompt."""
 
     messages: list[PromptMessage]
     description: str | None = None
@@ -259,7 +299,10 @@ class PromptResult(Model):
 
 
 class Completion(Model):
-    """What a half-typed argument may become: at most 100 values, how many there are, whether there are more."""
+    """Completions of an argument: at most 100 values.
+
+    `total` says how many there are, and `has_more` whether there are more than given.
+    """
 
     values: list[str]
     total: int | None = None

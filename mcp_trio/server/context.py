@@ -11,7 +11,7 @@ import trio
 from ..auth.principal import Principal
 from ..protocol.jsonrpc import encode
 from ..protocol.revisions.base import LEVELS
-from ..protocol.sanitize import clean
+from ..protocol.sanitize import strip_controls
 from ..protocol.types import Json, PromptMessage
 from .request import Request
 
@@ -71,7 +71,9 @@ class Context:
         )
         if wanted and LEVELS.index(level) >= LEVELS.index(wanted):
             # Any JSON goes out as it is: null too, and a user's own structs.
-            said = msgspec.Raw(encode(clean(data) if isinstance(data, str) else data))
+            if isinstance(data, str):
+                data = strip_controls(data)
+            said = msgspec.Raw(encode(data))
             params = {
                 "level": call.revision.levels[level],
                 "logger": logger,

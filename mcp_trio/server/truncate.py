@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct, json
 
 from ..protocol.jsonrpc import encode
-from ..protocol.sanitize import clean
+from ..protocol.sanitize import strip_controls
 from .exceptions import ToolError
 
 # The fields of results that hold texts, or whatever holds texts.
@@ -50,7 +50,7 @@ def _shorten(piece: Any, excess: int) -> int:
 
     Returns by how many bytes it is shorter now.
     """
-    size = len(encode(clean(piece.text)))
+    size = len(encode(strip_controls(piece.text)))
     shortened = truncate_text(piece.text, size - excess)
     saved = size - len(encode(shortened))
     if saved <= 0:
@@ -61,7 +61,7 @@ def _shorten(piece: Any, excess: int) -> int:
 
 def truncate_text(text: str, most: int) -> str:
     """Truncate a text so that it has at most so many bytes as JSON, and says so."""
-    whole = clean(text)
+    whole = strip_controls(text)
     encoded = encode(whole)
     if len(encoded) <= most:
         return text

@@ -1,4 +1,4 @@
-"""The revisions that are spoken, and the choice among them."""
+"""The supported protocol revisions, and the choice among them."""
 
 from ..errors import UnsupportedVersion
 from ..types import Implementation
@@ -13,7 +13,7 @@ from .r2026_07_28 import R2026_07_28
 
 Kinds = tuple[type[Revision], ...]
 
-# Oldest first. A new revision is one file and one name here.
+# Oldest first. To add a revision, write its module and name it here.
 REVISIONS: Kinds = (
     R2024_10_07,
     R2024_11_05,
@@ -23,7 +23,7 @@ REVISIONS: Kinds = (
     R2026_07_28,
 )
 
-# Name of a profile -> what a server of that profile speaks, in place of REVISIONS.
+# Name of a profile -> the revisions of a server with that profile.
 PROFILES: dict[str, Kinds] = {"pocket": (Pocket,)}
 
 
@@ -36,18 +36,20 @@ class Revisions:
         instructions: str | None = None,
         kinds: Kinds = REVISIONS,
     ) -> None:
+        # Oldest first.
         self.all = [kind(server, instructions) for kind in kinds]
-        self.opening = {
-            revision.name: revision for revision in self.all if revision.opens
-        }
-        self.stateless = {
-            revision.name: revision for revision in self.all if not revision.opens
-        }
+        # The revisions with and without `initialize`, by name.
+        self.opening: dict[str, Revision] = {}
+        self.stateless: dict[str, Revision] = {}
+        for revision in self.all:
+            family = self.opening if revision.opens else self.stateless
+            family[revision.name] = revision
         self.newest_opening = next(reversed(self.opening.values()))
-        self.names = [revision.name for revision in reversed(self.all)]  # newest first
+        # Newest first.
+        self.names = [revision.name for revision in reversed(self.all)]
 
     def declared(self, requested: str) -> Revision:
-        """What a request that says its revision is served by. Raises UnsupportedVersion."""
+        """Return the revision that a request names. Raises UnsupportedVersion."""
         if requested not in self.stateless:
             raise UnsupportedVersion(requested, self.names)
         return self.stateless[requested]

@@ -1,8 +1,13 @@
-"""What a revision is: its tables, which are the gate, and the functions that write a neutral value in its shape.
+"""What a protocol revision consists of: tables, flags, and how it writes results.
 
-Each file beside this one is a revision, written as a subclass of its predecessor (the second, as the first was odd,
-of what all others have in common): it says only what differs. A revision is made once for a server, whose name it has
-to give, and is never changed.
+The server works with neutral values (`mcp_trio.protocol.types`). A revision writes such
+a value in its own form: `Revision.shape` keeps the fields that the revision's table
+names, and methods such as `Revision.tool_result` build what each revision builds
+differently.
+
+Each other module of this package is one revision: a subclass of its predecessor that
+says only what differs from it. Classes never change. An instance belongs to one server,
+because results carry the server's name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,75 +15,107 @@ from typing import Any, ClassVar, get_args
 
 from msgspec import UNSET, Struct
 
-from .. import errors, params
-from .. import types as model
+from .. import errors, types
 from ..jsonrpc import encode, encode_notification
-from ..sanitize import SHORT, clean
+from ..params import LogLevel
+from ..sanitize import SHORT, strip_controls
 from ..types import Json
 
-LEVELS: tuple[str, ...] = get_args(params.LogLevel)
-# The methods that a client may call and may tell of, those that the server may ask and may tell of; and the
-# capabilities that the server may have.
-LISTS = ("requests", "notifications", "asks", "tells", "capabilities")
-_MARK = "\ue000the text\ue000"
+# The levels of log messages, least important first.
+LEVELS: tuple[str, ...] = get_args(LogLevel)
+
+# The entries of a table that list names; each becomes an attribute of the revision.
+LISTS = (
+    "requests",  # methods that the client may call
+    "notifications",  # notifications that the client may send
+    "asks",  # methods that the server may call
+    "tells",  # notifications that the server may send
+    "capabilities",  # capabilities that the server may have
+)
+
+# Stands for the text in a tool's result that is encoded in advance.
+_PLACEHOLDER = "\ue000the text\ue000"
 
 
 class Table(dict[type | str, frozenset[str]]):
-    """What a revision knows: which methods of each of `LISTS`, which keys in each type of the model, or in a method."""
+    """The names that a revision knows.
+
+    A key is one of `LISTS`, or a class of `mcp_trio.protocol.types`, or a method. The
+    value is the set of names in that list, of fields that the revision writes for that
+    class, or of params that it writes for that method.
+    """
 
     def plus(self, changes: str) -> "Table":
-        """This table and what a later revision makes of it: a line `Type Type method: key key -key` for each change.
+        """Return this table with changes, as the next revision has it.
 
-        Each of the types, methods and lists gets the keys; a key with a minus before it is taken away.
+        `changes` has one change on each line: keys, a colon, and names to add to each
+        of the keys. A name with a minus in front is removed instead. Keys that begin
+        with a capital letter are classes. For example:
+
+            requests: resources/templates/list -ping
+            Text Image: annotations
+            notifications/progress: message
         """
         table = Table(self)
         for line in changes.strip().splitlines():
-            kinds, keys = line.split(":")
-            added = {key for key in keys.split() if not key.startswith("-")}
-            removed = {key[1:] for key in keys.split() if key.startswith("-")}
-            for name in kinds.split():
-                kind = getattr(model, name) if name[0].isupper() else name
-                table[kind] = table.get(kind, frozenset()) - removed | added
+            keys, names = line.split(":")
+            added = set()
+            removed = set()
+            for name in names.split():
+                if name.startswith("-"):
+                    removed.add(name[1:])
+                else:
+                    added.add(name)
+            for word in keys.split():
+                key = getattr(types, word) if word[0].isupper() else word
+                table[key] = table.get(key, frozenset()) - removed | added
         return table
 
 
 class Revision:
-    """One revision of the protocol, as spoken by one server."""
+    """One revision of the protocol, as one server speaks it."""
 
+    # The date that names the revision.
     name: ClassVar[str]
-    opens: ClassVar[bool]  # by `initialize`; else each request says its revision itself
-    batches: ClassVar[bool] = False
-    resumes: ClassVar[bool] = (
-        False  # whether a client may come back to a stream of its session over HTTP
-    )
-    primes: ClassVar[bool] = (
-        False  # whether such a stream begins with an event that says where it is
-    )
-    pages: ClassVar[bool] = True
-    wraps: ClassVar[bool] = (
-        False  # whether structured content is an object always, which any other value is put into
-    )
+    table: ClassVar[Table]
+
+    # Taken from the table; see LISTS.
     requests: ClassVar[frozenset[str]]
     notifications: ClassVar[frozenset[str]]
     asks: ClassVar[frozenset[str]]
     tells: ClassVar[frozenset[str]]
     capabilities: ClassVar[frozenset[str]]
-    table: ClassVar[Table]
+
+    # Whether a session begins with `initialize`. If not, each request names its
+    # revision itself. Taken from the table.
+    opens: ClassVar[bool]
+    # Whether a client may send several messages in one array.
+    batches: ClassVar[bool] = False
+    # Whether a client may resume a session's event stream over HTTP.
+    resumes: ClassVar[bool] = False
+    # Whether such a stream begins with an event that only carries an id.
+    primes: ClassVar[bool] = False
+    # Whether lists have pages.
+    pages: ClassVar[bool] = True
+    # Whether structured content is always an object; other values are put into one.
+    wraps: ClassVar[bool] = False
+    # Whether an error without a readable id has no id; if not, the id is null.
+    errors_without_id: ClassVar[bool] = False
+
+    # Level of a log message -> what the revision calls it.
     levels: ClassVar[dict[str, str]] = {level: level for level in LEVELS}
+    # Kind of error -> the kind whose code it has in this revision, if not its own.
     codes_of: ClassVar[
         Mapping[type[errors.ProtocolError], type[errors.ProtocolError]]
-    ] = {  # where not their own
+    ] = {
         errors.HeaderMismatch: errors.InvalidRequest,
         errors.UnsupportedVersion: errors.InvalidRequest,
         errors.MissingClientCapability: errors.InternalError,
         errors.UrlElicitationRequired: errors.InternalError,
     }
-    # What tools/call answers by a result.
+    # The kinds of error that tools/call reports in a result.
     tool_failures: ClassVar[frozenset[type[errors.ProtocolError]]] = frozenset(
         {errors.InternalError}
-    )
-    errors_without_id: ClassVar[bool] = (
-        False  # whether an error to an unreadable id leaves it out, or has null
     )
 
     def __init_subclass__(cls) -> None:
@@ -87,147 +124,173 @@ class Revision:
         cls.opens = "initialize" in cls.requests
 
     def __init__(
-        self, server: model.Implementation, instructions: str | None = None
+        self, server: types.Implementation, instructions: str | None = None
     ) -> None:
         self.server = server
         self.instructions = instructions
-        plain = encode(self.tool_result(model.ToolResult([model.Text(_MARK)])))
-        self._before_text, self._after_text = plain.split(encode(_MARK))
+        result = types.ToolResult([types.Text(_PLACEHOLDER)])
+        encoded = encode(self.tool_result(result))
+        self._before_text, self._after_text = encoded.split(encode(_PLACEHOLDER))
 
-    # What goes out, as JSON-able values. Each names exactly what the revision names.
+    # Results and params, as values that can be encoded as JSON
 
     def shape(self, value: Any) -> Any:
-        """A model as this revision writes it: the fields that it names, and nothing else.
+        """Return a value as this revision writes it.
 
-        Content that the revision cannot carry becomes text that says so.
+        An object keeps the fields that the revision names and nothing else. Content
+        that the revision does not have becomes text.
         """
+        if isinstance(value, str):
+            return strip_controls(value)
         if isinstance(value, list):
             return [self.shape(item) for item in value]
         if not isinstance(value, Struct):
-            return clean(value) if isinstance(value, str) else value
-        if isinstance(value, model.CONTENT_TYPES) and type(value) not in self.table:
-            value = _described(value)
-        tag = value.__struct_config__.tag
-        given = zip(
+            return value
+        if isinstance(value, types.CONTENT_TYPES) and type(value) not in self.table:
+            value = _as_text(value)
+        attributes = zip(
             value.__struct_encode_fields__, value.__struct_fields__, strict=True
         )
-        kind = next(
-            (kind for kind in type(value).__mro__ if kind in self.table), Struct
-        )  # a user's own counts too
-        fields = self.permitted(
-            kind, {key: getattr(value, attribute) for key, attribute in given}
-        )
+        given = {key: getattr(value, attribute) for key, attribute in attributes}
+        fields = self.permitted(self._known_class(type(value)), given)
+        tag = value.__struct_config__.tag
         return {"type": tag, **fields} if tag else fields
 
+    def _known_class(self, cls: type) -> type:
+        """Return the class in the table that a class is or derives from."""
+        for base in cls.__mro__:
+            if base in self.table:
+                return base
+        return Struct
+
     def permitted(self, kind: type | str, fields: Json) -> Json:
-        """Those of the fields that this revision names in a type, or in what a method carries; no None."""
+        """Return the fields that this revision names for a class or a method.
+
+        Fields that are None are left out.
+        """
         allowed = self.table.get(kind, frozenset())
-        return {
-            key: self.shape(value)
-            for key, value in fields.items()
-            if key in allowed and value is not None
-        }
+        shaped = {}
+        for key, value in fields.items():
+            if key in allowed and value is not None:
+                shaped[key] = self.shape(value)
+        return shaped
 
     def result(
         self, shaped: Json, meta: Json | None = None, *, cacheable: bool = False
     ) -> Json:
-        """A result, with what each result has in this revision; `cacheable` is what was listed or read."""
+        """Return a result with the fields of every result in this revision.
+
+        `cacheable` says that the result may carry hints for caching.
+        """
         return {**shaped, "_meta": meta} if meta else shaped
 
-    def tool_result(self, result: model.ToolResult) -> Json:
-        """The result of tools/call."""
-        structured = (
-            result.structured is not UNSET
-            and "structuredContent" in self.table[model.ToolResult]
-        )
+    def tool_result(self, result: types.ToolResult) -> Json:
+        """Return the result of tools/call."""
         shaped: Json = {"content": self.shape(result.content)}
-        if result.is_error or not structured:
+        names = self.table[types.ToolResult]
+        if result.structured is UNSET or "structuredContent" not in names:
             shaped["isError"] = result.is_error
-        if structured:
-            is_bare = not self.wraps or (
-                isinstance(result.structured, dict) and not result.wrapped
-            )
-            shaped["structuredContent"] = (
-                result.structured if is_bare else {"result": result.structured}
-            )
+            return self.result(shaped, result.meta)
+        if result.is_error:
+            shaped["isError"] = True
+        structured = result.structured
+        is_object = isinstance(structured, dict) and not result.wrapped
+        if self.wraps and not is_object:
+            structured = {"result": structured}
+        shaped["structuredContent"] = structured
         return self.result(shaped, result.meta)
 
     def introduction(
         self, method: str, features: Mapping[str, Json], versions: Sequence[str]
     ) -> Json:
-        """The result of initialize or server/discover; `features` are the server's capabilities in any revision."""
-        known = {
+        """Return the result of initialize or server/discover.
+
+        `features` are the server's capabilities in all revisions, and `versions` the
+        names of the revisions that it supports.
+        """
+        capabilities = {
             name: value for name, value in features.items() if name in self.capabilities
         }
-        spoken = {
+        fields = {
             "protocolVersion": self.name,
             "supportedVersions": versions,
-            "capabilities": known,
+            "capabilities": capabilities,
+            "serverInfo": self.server,
+            "instructions": self.instructions,
         }
-        about = {"serverInfo": self.server, "instructions": self.instructions}
-        return self.result(self.permitted(method, {**spoken, **about}), cacheable=True)
+        return self.result(self.permitted(method, fields), cacheable=True)
 
     def listing(self, items: Mapping[str, Sequence[Any]], cursor: str | None) -> Json:
-        """The result of a list request: `items` by their key, and the cursor of the next page."""
-        shaped = {key: self.shape(list(some)) for key, some in items.items()}
+        """Return the result of a list request.
+
+        `items` are the lists by their key, and `cursor` leads to the next page.
+        """
+        shaped = {key: self.shape(list(values)) for key, values in items.items()}
         if cursor is not None and self.pages:
             shaped["nextCursor"] = cursor
         return self.result(shaped, cacheable=True)
 
     def error(self, error: errors.ProtocolError) -> Json:
-        """The error object of an error response."""
+        """Return the error object of an error response."""
         shaped: Json = {
             "code": self.kind_of(error).code,
-            "message": clean(error.message),
+            "message": strip_controls(error.message),
         }
-        return shaped if error.data is None else {**shaped, "data": error.data}
+        if error.data is not None:
+            shaped["data"] = error.data
+        return shaped
 
     def kind_of(self, error: errors.ProtocolError) -> type[errors.ProtocolError]:
-        """What an error is in this revision."""
+        """Return the kind whose code an error has in this revision."""
         return self.codes_of.get(error.kind, error.kind)
 
-    # What goes out, as bytes.
+    # Results and messages, encoded
 
     def encode_text(self, text: str) -> bytes:
-        """The result of a tool that answers one plain text, as most do: everything but the text is ready."""
-        cleaned = (
-            text if len(text) < SHORT and text.isprintable() else clean(text)
-        )  # most need no call
-        return b"%b%b%b" % (self._before_text, encode(cleaned), self._after_text)
+        """Encode the result of a tool that returns one plain text.
+
+        Most tools do, so everything except the text is encoded in advance.
+        """
+        # Most texts are short and printable; they need no call.
+        if len(text) >= SHORT or not text.isprintable():
+            text = strip_controls(text)
+        return b"%b%b%b" % (self._before_text, encode(text), self._after_text)
 
     def notification(self, method: str, params: Json) -> bytes | None:
-        """A notification to the client, or None where the revision has none of the kind."""
-        return (
-            encode_notification(method, self.permitted(method, params))
-            if method in self.tells
-            else None
-        )
+        """Encode a notification; return None if the revision does not have it."""
+        if method not in self.tells:
+            return None
+        return encode_notification(method, self.permitted(method, params))
 
     def question(self, id: str, method: str, params: Json) -> bytes:
-        """A request to the client."""
-        return encode(
-            {"jsonrpc": "2.0", "id": id, **self.input_request(method, params)}
-        )
+        """Encode a request to the client."""
+        request = self.input_request(method, params)
+        return encode({"jsonrpc": "2.0", "id": id, **request})
 
     def input_request(self, method: str, params: Json) -> Json:
-        """The same as one of the questions of a result."""
+        """Return the method and params of a request to the client."""
         return {"method": method, "params": self.permitted(method, params)}
 
 
-def _described(item: Any) -> model.Text:
-    """Content that a revision has no place for, as the text that says what it was."""
-    if isinstance(item, model.ResourceLink):
-        return model.Text(f"Resource: {item.title or item.name} ({item.uri})")
-    held = item.resource if isinstance(item, model.EmbeddedResource) else item
-    if isinstance(held, model.Text | model.TextContents):
-        return model.Text(held.text)
-    data, of = (
-        (held.blob, f", {held.uri}")
-        if isinstance(held, model.BlobContents)
-        else (held.data, "")
-    )
-    size = len(str(data).rstrip("=")) * 3 // 4  # it is base64
-    mime_type = held.mime_type or "application/octet-stream"
-    return model.Text(
-        f"[{mime_type}, {size} bytes{of}: this protocol revision cannot carry it]"
+def _as_text(content: Any) -> types.Text:
+    """Return text in place of content that a revision does not have."""
+    if isinstance(content, types.ResourceLink):
+        title = content.title or content.name
+        return types.Text(f"Resource: {title} ({content.uri})")
+    if isinstance(content, types.EmbeddedResource):
+        held = content.resource
+        if isinstance(held, types.TextContents):
+            return types.Text(held.text)
+        return _omitted(held.blob, held.mime_type, f", {held.uri}")
+    if isinstance(content, types.Text):
+        return types.Text(content.text)
+    return _omitted(content.data, content.mime_type)
+
+
+def _omitted(data: str | bytes, mime_type: str | None, source: str = "") -> types.Text:
+    """Return text that describes data, which is base64."""
+    size = len(str(data).rstrip("=")) * 3 // 4
+    mime_type = mime_type or "application/octet-stream"
+    return types.Text(
+        f"[{mime_type}, {size} bytes{source}: this protocol revision cannot carry it]"
     )

@@ -1,4 +1,4 @@
-"""The pocket profile: 2025-06-18 with nothing left out, for small agents that read by position and habit."""
+"""The pocket profile, for small clients that expect every field to be present."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,10 @@ from .r2025_06_18 import R2025_06_18
 
 
 class Pocket(R2025_06_18):
+    """Revision 2025-06-18 with nothing left out of results."""
+
     def tool_result(self, result: ToolResult) -> Json:
+        """Return the result of tools/call, with all of its fields."""
         shaped = super().tool_result(result)
         content = shaped["content"] or [self.shape(Text(""))]
         structured = shaped.get("structuredContent", {})
@@ -20,4 +23,5 @@ class Pocket(R2025_06_18):
         }
 
     def listing(self, items: Mapping[str, Sequence[Any]], cursor: str | None) -> Json:
+        """Return the result of a list request, whose last page has an empty cursor."""
         return super().listing(items, cursor or "")

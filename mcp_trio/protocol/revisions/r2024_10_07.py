@@ -1,23 +1,32 @@
-"""2024-10-07: the first. A tool's result is any JSON, lists come whole, only the client is asked to sample."""
+"""Revision 2024-10-07, the first.
+
+The result of a tool is any JSON value. Lists have no pages. The server can ask the
+client for sampling only.
+"""
 
 from msgspec import UNSET
 
 from ..errors import InvalidParams, ProtocolError
-from ..sanitize import clean
+from ..sanitize import strip_controls
 from ..types import Json, ToolResult
 from .base import Revision, Table
 
 
 class R2024_10_07(Revision):
+    """Revision 2024-10-07."""
+
     name = "2024-10-07"
     pages = False
     table = Table().plus("""
-        requests: initialize ping tools/list tools/call prompts/list prompts/get completion/complete logging/setLevel
-        requests: resources/list resources/read resources/subscribe resources/unsubscribe
+        requests: initialize ping logging/setLevel completion/complete
+        requests: tools/list tools/call prompts/list prompts/get
+        requests: resources/list resources/read
+        requests: resources/subscribe resources/unsubscribe
         notifications: notifications/initialized notifications/progress
         asks: ping sampling/createMessage
-        tells: notifications/progress notifications/message notifications/resources/updated
-        tells: notifications/tools/list_changed notifications/prompts/list_changed notifications/resources/list_changed
+        tells: notifications/progress notifications/message
+        tells: notifications/tools/list_changed notifications/prompts/list_changed
+        tells: notifications/resources/list_changed notifications/resources/updated
         capabilities: experimental logging prompts resources tools
         Implementation: name version
         Tool: name description inputSchema
@@ -37,7 +46,8 @@ class R2024_10_07(Revision):
         notifications/progress: progressToken progress total
         notifications/message: level logger data
         notifications/resources/updated: uri
-        sampling/createMessage: messages systemPrompt includeContext temperature maxTokens stopSequences metadata
+        sampling/createMessage: messages systemPrompt includeContext
+        sampling/createMessage: temperature maxTokens stopSequences metadata
     """)
     levels = Revision.levels | {
         "notice": "info",
@@ -47,7 +57,11 @@ class R2024_10_07(Revision):
     }
 
     def tool_result(self, result: ToolResult) -> Json:
-        """The structured value; else the text, where there is one text alone; else the list of content."""
+        """Return the result of tools/call, which is one JSON value.
+
+        It is the structured content; without any, it is the text if the content is one
+        text, and else the list of content.
+        """
         value = result.structured
         if value is UNSET:
             shaped = self.shape(result.content)
@@ -56,8 +70,10 @@ class R2024_10_07(Revision):
         return self.result({"toolResult": value}, result.meta)
 
     def error(self, error: ProtocolError) -> Json:
+        """Return an error object; invalid params have their reason in `data`."""
         shaped = super().error(error)
         if shaped["code"] == InvalidParams.code:
-            reason = clean(error.reason).removeprefix("Invalid params: ")
-            return {**shaped, "message": "Invalid params", "data": {"reason": reason}}
+            reason = strip_controls(error.reason).removeprefix("Invalid params: ")
+            shaped["message"] = "Invalid params"
+            shaped["data"] = {"reason": reason}
         return shaped

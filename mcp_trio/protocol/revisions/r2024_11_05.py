@@ -1,10 +1,20 @@
-"""2024-11-05: typed content and isError, pages, cancellation, roots, resource templates as a list of their own."""
+"""Revision 2024-11-05.
+
+New: typed content and `isError`, pages, cancellation, roots, and a list of resource
+templates of its own.
+"""
 
 from .base import Revision
 from .r2024_10_07 import R2024_10_07
 
 
 class R2024_11_05(Revision):
+    """Revision 2024-11-05.
+
+    Only the table builds on the predecessor. What the first revision does differently
+    in code was never done again.
+    """
+
     name = "2024-11-05"
     table = R2024_10_07.table.plus("""
         requests: resources/templates/list

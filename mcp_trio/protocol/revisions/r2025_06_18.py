@@ -1,20 +1,23 @@
-"""2025-06-18: structured results (objects), resource links, elicitation, titles, `_meta` in lists; no batches."""
+"""Revision 2025-06-18.
+
+New: structured content, which is always an object, resource links, elicitation, titles,
+and `_meta` in lists. Gone: batches.
+"""
 
 from ..types import Json, Tool
 from .r2025_03_26 import R2025_03_26
 
-_OF_THE_WHOLE = (
-    "$schema",
-    "$defs",
-    "definitions",
-)  # what a schema has at its root, where references look for it
+# Keywords that stay at the root of a schema, because references lead there.
+_ROOT_KEYWORDS = ("$schema", "$defs", "definitions")
 
 
 class R2025_06_18(R2025_03_26):
+    """Revision 2025-06-18."""
+
     name = "2025-06-18"
     batches = False
     wraps = True
-    # The title of TextContents is on the specification's page; the schema does not name it.
+    # The specification's page has the title of TextContents; the schema lacks it.
     table = R2025_03_26.table.plus("""
         asks: elicitation/create
         Implementation PromptArgument: title
@@ -28,21 +31,23 @@ class R2025_06_18(R2025_03_26):
     """)
 
     def permitted(self, kind: type | str, fields: Json) -> Json:
+        """Return the fields that this revision names; output schemas are objects'."""
         shaped = super().permitted(kind, fields)
         if self.wraps and kind is Tool and "outputSchema" in shaped:
-            shaped["outputSchema"] = _of_an_object(shaped["outputSchema"])
+            shaped["outputSchema"] = _wrapped_schema(shaped["outputSchema"])
         return shaped
 
 
-def _of_an_object(schema: Json) -> Json:
-    """An output schema as this revision has it: an object's; any other is that of the object which wraps it."""
+def _wrapped_schema(schema: Json) -> Json:
+    """Return the schema of the object that structured content is wrapped in.
+
+    The schema of an object is returned as it is.
+    """
     if schema.get("type") == "object":
         return schema
-    inner = {key: value for key, value in schema.items() if key not in _OF_THE_WHOLE}
-    outer: Json = {key: schema[key] for key in _OF_THE_WHOLE if key in schema}
-    return {
-        **outer,
-        "type": "object",
-        "properties": {"result": inner},
-        "required": ["result"],
-    }
+    inner = {key: value for key, value in schema.items() if key not in _ROOT_KEYWORDS}
+    outer: Json = {key: schema[key] for key in _ROOT_KEYWORDS if key in schema}
+    outer["type"] = "object"
+    outer["properties"] = {"result": inner}
+    outer["required"] = ["result"]
+    return outer

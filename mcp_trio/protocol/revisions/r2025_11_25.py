@@ -1,4 +1,8 @@
-"""2025-11-25: icons, elicitation by address and of lists, tools while sampling; bad arguments are a tool's result."""
+"""Revision 2025-11-25.
+
+New: icons, elicitation by URL and with lists of choices, and tools in sampling. Invalid
+arguments of a tool are reported in its result.
+"""
 
 from typing import ClassVar
 
@@ -12,9 +16,11 @@ from .r2025_06_18 import R2025_06_18
 
 
 class R2025_11_25(R2025_06_18):
+    """Revision 2025-11-25."""
+
     name = "2025-11-25"
     primes = True
-    # TextContents as its page shows it.
+    # The fields of TextContents are those on the specification's page.
     table = R2025_06_18.table.plus("""
         tells: notifications/elicitation/complete
         Implementation: description icons websiteUrl
@@ -25,10 +31,11 @@ class R2025_11_25(R2025_06_18):
         notifications/elicitation/complete: elicitationId
         sampling/createMessage: tools toolChoice
     """)
+    # This revision has a code for UrlElicitationRequired.
     codes_of: ClassVar = {
-        key: kind
-        for key, kind in R2025_06_18.codes_of.items()
-        if key is not UrlElicitationRequired
+        kind: code
+        for kind, code in R2025_06_18.codes_of.items()
+        if kind is not UrlElicitationRequired
     }
     tool_failures = frozenset({InternalError, InvalidArguments, TooManyCalls})
     errors_without_id = True

@@ -1,4 +1,9 @@
-"""2026-07-28: no handshake and no session; each request says its revision, each result its kind and its server."""
+"""Revision 2026-07-28.
+
+There is no handshake and there are no sessions. Each request names its revision, and
+each result names its type and the server. The server asks the client in results, not
+with requests of its own.
+"""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -15,38 +20,57 @@ from .r2025_11_25 import R2025_11_25
 
 
 class R2026_07_28(R2025_11_25):
+    """Revision 2026-07-28."""
+
     name = "2026-07-28"
-    # It asks in results, never by requests.
+    wraps = False
     table = R2025_11_25.table.plus("""
         requests: server/discover subscriptions/listen
-        requests: -initialize -ping -resources/subscribe -resources/unsubscribe -logging/setLevel
-        notifications: -notifications/initialized -notifications/progress -notifications/roots/list_changed
+        requests: -initialize -ping -logging/setLevel
+        requests: -resources/subscribe -resources/unsubscribe
+        notifications: -notifications/initialized -notifications/progress
+        notifications: -notifications/roots/list_changed
         asks: -ping
-        tells: -notifications/elicitation/complete notifications/subscriptions/acknowledged
+        tells: notifications/subscriptions/acknowledged
+        tells: -notifications/elicitation/complete
         capabilities: extensions
         TextContents: -annotations
         elicitation/create: -elicitationId
         server/discover: supportedVersions capabilities instructions
-        notifications/tools/list_changed notifications/prompts/list_changed: _meta
-        notifications/resources/list_changed notifications/resources/updated: _meta
+        notifications/tools/list_changed: _meta
+        notifications/prompts/list_changed: _meta
+        notifications/resources/list_changed: _meta
+        notifications/resources/updated: _meta
         notifications/subscriptions/acknowledged: _meta notifications
     """)
     codes_of: ClassVar = {
         ResourceNotFound: InvalidParams,
         UrlElicitationRequired: InternalError,
     }
-    wraps = False
 
     def result(
         self, shaped: Json, meta: Json | None = None, *, cacheable: bool = False
     ) -> Json:
-        """What is listed or read may change at any time and may differ from one principal to the next."""
-        about = {VENDOR + "serverInfo": self.shape(self.server), **(meta or {})}
-        caching = {"ttlMs": 0, "cacheScope": "private"} if cacheable else {}
-        return {"resultType": "complete", **shaped, "_meta": about, **caching}
+        """Return a result with its type, the server's name, and hints for caching.
+
+        What is listed or read may change at any time, and may differ between
+        principals, so caches must neither keep nor share it.
+        """
+        about = {VENDOR + "serverInfo": self.shape(self.server)}
+        if meta:
+            about |= meta
+        result = {"resultType": "complete", **shaped, "_meta": about}
+        if cacheable:
+            result["ttlMs"] = 0
+            result["cacheScope"] = "private"
+        return result
 
     def input_required(self, requests: Mapping[str, Json], state: str) -> Json:
-        """The result that asks: the questions by key, and what the client has to bring back with the answers."""
+        """Return a result that asks the client.
+
+        `requests` are the questions by key. The client sends its request again, with
+        the answers and `state`.
+        """
         return self.result(
             {
                 "resultType": "input_required",

@@ -1,1 +1,1 @@
-"""TODO"""
+"""JSON Schemas of functions, and decoding of arguments and results by them."""

@@ -1,28 +1,30 @@
-"""TODO"""
+"""Differences between msgspec and JSON Schema in decoding."""
 
 from decimal import Decimal, InvalidOperation
 
 import msgspec
 
-# What decoding raises for what does not fit: msgspec's errors and Unicode's are ValueErrors; a TypeError comes of a set
-# whose items cannot be hashed.
-_UNFIT = (ValueError, TypeError, RecursionError)
+# The exceptions for a value that does not fit. The errors of msgspec and of Unicode are
+# ValueErrors. A set whose items cannot be hashed raises TypeError.
+DECODE_ERRORS = (ValueError, TypeError, RecursionError)
 
 
-# Decoding
-
-
-def _whole(text: str) -> int | Decimal:
+def _parse_float(text: str) -> int | Decimal:
+    """Return a number with a fraction or an exponent, as an int if it is whole."""
     try:
-        return int(Decimal(text)) if float(text).is_integer() else Decimal(text)
+        number = Decimal(text)
+        return int(number) if float(text).is_integer() else number
     except InvalidOperation:
         raise ValueError("number out of range") from None
 
 
-_whole_decode = msgspec.json.Decoder(float_hook=_whole).decode
-_whole_encode = msgspec.json.Encoder(decimal_format="number").encode
+_decode_numbers = msgspec.json.Decoder(float_hook=_parse_float).decode
+_encode_numbers = msgspec.json.Encoder(decimal_format="number").encode
 
 
-def _with_whole_numbers(raw: bytes) -> bytes:
-    """The same JSON with `1.0` as `1`: to JSON Schema both are integers, to msgspec only the second."""
-    return _whole_encode(_whole_decode(raw))
+def normalize_integers(raw: bytes) -> bytes:
+    """Return the same JSON with `1` in place of `1.0`.
+
+    In JSON Schema both are integers; msgspec does not decode `1.0` as one.
+    """
+    return _encode_numbers(_decode_numbers(raw))

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Forms: the flat schemas that elicitation shows to users."""
 
 import functools
 from typing import Any
@@ -6,22 +6,29 @@ from typing import Any
 from .annotations import located
 from .generate import JSONSchema, filled, schema_of
 
-# Forms for users
-
-_FORM_KEYS = "type title description minLength maxLength minimum maximum format minItems maxItems items".split()
-_FORM_KEYS += "enum enumNames oneOf default".split()
+# The keywords that a field of a form may have, in the order of the output.
+_KEYWORDS = (
+    *("type", "title", "description"),
+    *("minLength", "maxLength", "minimum", "maximum", "format"),
+    *("minItems", "maxItems", "items"),
+    *("enum", "enumNames", "oneOf", "default"),
+)
+_FORMATS = ("email", "uri", "date", "date-time")
 
 
 @functools.cache
 def form_schema(form: type[Any], *, lists: bool) -> JSONSchema:
-    """The flat schema that elicitation has of a dataclass, Struct or TypedDict.
+    """Return the schema of a form, given as a dataclass, Struct or TypedDict.
 
-    `lists`: whether the revision has choices of several, and defaults of any kind.
+    `lists` says whether the protocol revision has lists of choices in forms, and
+    defaults of any type.
 
-    A choice gets titles by JSON Schema's own words for them, beside its type: `Annotated[Literal["a", "b"],
-    Meta(extra_json_schema={"oneOf": [{"const": "a", "title": "First"}, …]})]`; in a list of choices it is `anyOf`.
+    To give titles to choices, use JSON Schema's keyword `oneOf`, or `anyOf` in a list:
+    `Annotated[Literal["a", "b"], Meta(extra_json_schema={"oneOf": [{"const": "a",
+    "title": "First"}, ...]})]`.
 
-    Raises TypeError for a field that no form can have, ValueError for one that this revision's forms cannot.
+    Raises TypeError if a form cannot have such a field, and ValueError if the revision
+    does not support it.
     """
     with located(f"a form, {form!r},"):
         schema = schema_of(form)
@@ -29,57 +36,81 @@ def form_schema(form: type[Any], *, lists: bool) -> JSONSchema:
         raise TypeError(
             f"a form is a dataclass, Struct or TypedDict with fields, not {form!r}"
         )
-    fields = {
-        name: _entry(f"{form.__name__}.{name}", field, lists)
-        for name, field in schema["properties"].items()
-    }
+    fields = {}
+    for name, field in schema["properties"].items():
+        fields[name] = _field_schema(f"{form.__name__}.{name}", field, lists)
     return filled(type="object", properties=fields, required=schema.get("required"))
 
 
-def _entry(name: str, schema: JSONSchema, lists: bool) -> JSONSchema:
-    """One field: a text, a number, a yes or no, a choice, or a choice of several."""
-    real = [option for option in schema.get("anyOf", ()) if option != {"type": "null"}]
-    if (
-        len(real) == 1
-    ):  # `X | None` is X: a field that is not required may be left empty
-        schema = real[0] | schema
+def _field_schema(name: str, schema: JSONSchema, lists: bool) -> JSONSchema:
+    """Return the schema of one field: a text, number, boolean, choice or choices."""
+    schema = _without_null(schema)
     kind = schema.get("type")
     if kind == "array":
-        schema = schema | {"items": _choices(name, schema.get("items", {}), lists)}
-    elif kind not in ("string", "number", "integer", "boolean") or (
-        "enum" in schema and kind != "string"
-    ):
+        items = _items_schema(name, schema.get("items", {}), lists)
+        schema = schema | {"items": items}
+    elif not _is_scalar(schema):
         raise TypeError(
-            f"{name}: a form's field is a str, int, float, bool, a choice of strings or a list of those"
+            f"{name}: a form's field is a str, int, float, bool, "
+            "a choice of strings or a list of those"
         )
-    if "oneOf" in schema and lists:
-        schema = schema | {"enum": None}
-    elif titled := schema.get(
-        "oneOf"
-    ):  # a revision before that has two lists in its place
-        values, titles = (
-            [choice["const"] for choice in titled],
-            [choice["title"] for choice in titled],
-        )
-        schema = schema | {"enum": values, "enumNames": titles, "oneOf": None}
-    kept = {key: schema[key] for key in _FORM_KEYS if schema.get(key) is not None}
-    if kept.get("format") not in ("email", "uri", "date", "date-time"):
+    if "oneOf" in schema:
+        schema = _with_titles(schema, lists)
+    kept = {}
+    for keyword in _KEYWORDS:
+        if schema.get(keyword) is not None:
+            kept[keyword] = schema[keyword]
+    if kept.get("format") not in _FORMATS:
         kept.pop("format", None)
     if not lists and kind != "boolean":
         kept.pop("default", None)
     return kept
 
 
-def _choices(name: str, items: JSONSchema, lists: bool) -> JSONSchema:
-    """What a choice of several has to choose from."""
+def _without_null(schema: JSONSchema) -> JSONSchema:
+    """Return the schema of X for a field of type `X | None`.
+
+    A field that is not required may be left empty anyway.
+    """
+    null = {"type": "null"}
+    options = [option for option in schema.get("anyOf", ()) if option != null]
+    if len(options) != 1:
+        return schema
+    inner: JSONSchema = options[0]
+    return inner | schema
+
+
+def _is_scalar(schema: JSONSchema) -> bool:
+    kind = schema.get("type")
+    if "enum" in schema:
+        return kind == "string"
+    return kind in ("string", "number", "integer", "boolean")
+
+
+def _with_titles(schema: JSONSchema, lists: bool) -> JSONSchema:
+    """Return the schema of a choice whose options have titles.
+
+    Older revisions have a list of values and a list of titles in place of `oneOf`.
+    """
+    if lists:
+        return schema | {"enum": None}
+    options = schema["oneOf"]
+    if not options:
+        return schema
+    values = [option["const"] for option in options]
+    titles = [option["title"] for option in options]
+    return schema | {"enum": values, "enumNames": titles, "oneOf": None}
+
+
+def _items_schema(name: str, items: JSONSchema, lists: bool) -> JSONSchema:
+    """Return the schema of the choices in a list."""
     if "enum" not in items or items.get("type") != "string":
         raise TypeError(
-            f"{name}: a list in a form is a list of choices: list[Literal['a', 'b']], or of a str Enum"
+            f"{name}: a list in a form is a list of choices: "
+            "list[Literal['a', 'b']], or of a str Enum"
         )
     if not lists:
         raise ValueError(f"{name}: this protocol revision has no lists in its forms")
-    return (
-        {"anyOf": items["anyOf"]}
-        if "anyOf" in items
-        else {"type": "string", "enum": items["enum"]}
-    )
+    if "anyOf" in items:
+        return {"anyOf": items["anyOf"]}
+    return {"type": "string", "enum": items["enum"]}

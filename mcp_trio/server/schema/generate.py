@@ -1,8 +1,12 @@
-"""TODO"""
+"""JSON Schemas of types.
+
+msgspec describes a type (`msgspec.inspect`), and this module writes the description as
+a schema of exactly what msgspec decodes.
+"""
 
 import copy
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -12,264 +16,347 @@ from . import docstrings
 
 JSONSchema = dict[str, Any]
 
-
-# Types as JSON Schema
-
-_SIMPLE = {
+# Types that are one JSON type, or any ("").
+_JSON_TYPES: dict[type[shapes.Type], str] = {
     shapes.NoneType: "null",
     shapes.BoolType: "boolean",
     shapes.IntType: "integer",
     shapes.FloatType: "number",
+    shapes.StrType: "string",
+    shapes.AnyType: "",
+    shapes.RawType: "",
 }
-_SIMPLE |= {shapes.StrType: "string", shapes.AnyType: "", shapes.RawType: ""}
-_FORMATS = {
+# Types that are strings of some format.
+_FORMATS: dict[type[shapes.Type], str] = {
     shapes.DateType: "date",
     shapes.TimeDeltaType: "duration",
     shapes.UUIDType: "uuid",
+    shapes.DateTimeType: "date-time",
+    shapes.TimeType: "time",
 }
-_FORMATS |= {shapes.DateTimeType: "date-time", shapes.TimeType: "time"}
-_BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+_TIME_ZONE = r"(?:[Zz]|[+-]\d\d:?\d\d)$"
+_BASE64: JSONSchema = {
+    "type": "string",
+    "contentEncoding": "base64",
+    "pattern": "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$",
+}
+_DECIMAL: JSONSchema = {
+    "anyOf": [{"type": "number"}, {"type": "string", "format": "decimal"}],
+}
+# Types whose schema is always the same.
+_FIXED: dict[type[shapes.Type], JSONSchema] = {
+    shapes.BytesType: _BASE64,
+    shapes.ByteArrayType: _BASE64,
+    shapes.MemoryViewType: _BASE64,
+    shapes.DecimalType: _DECIMAL,
+}
+# Types that are classes with fields.
+_CLASSES = (
+    shapes.StructType,
+    shapes.TypedDictType,
+    shapes.DataclassType,
+    shapes.NamedTupleType,
+)
+# Limits of msgspec -> the keywords for them. See also _limits.
+_LIMIT_KEYWORDS = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+    "pattern": "pattern",
+    "multiple_of": "multipleOf",
+}
 _ADVICE = "use what JSON can hold: str, int, float, bool, a list, a dict, a dataclass"
 
 
 def schema_of(annotation: Any, *, further: Any = Any) -> JSONSchema:
-    """The schema of a type: its top written out, as a client looks there for the type, and the rest under $defs.
+    """Return the schema of a type. Raises TypeError if it has none.
 
-    `further` is the type of the properties that it does not name.
+    The type's own schema is at the top, because clients look there, and other classes
+    are under `$defs`. `further` is the type of properties that the type does not name.
     """
     try:
-        shape, others = shapes.multi_type_info([annotation, further])
+        shape, further_shape = shapes.multi_type_info([annotation, further])
     except (TypeError, NameError) as error:
         raise TypeError(f"has type {annotation!r}: {error}") from None
-    schemas = _Schemas()
-    schemas.note_literals([annotation, further])
-    top, rest, definitions = schemas.of(shape), schemas.of(others), schemas.definitions
-    if reference := top.pop("$ref", None):
+    generator = _Generator()
+    generator.note_literals([annotation, further])
+    top = generator.schema(shape)
+    further_schema = generator.schema(further_shape)
+    definitions = generator.definitions
+    reference = top.pop("$ref", None)
+    if reference is not None:
         name = reference.removeprefix("#/$defs/")
         top = definitions[name] | top
-        if repr(reference) not in repr(definitions):
+        if not _contains(definitions, reference):
             del definitions[name]
-    return top | filled(additionalProperties=rest, **{"$defs": definitions})
+    return top | filled(additionalProperties=further_schema, **{"$defs": definitions})
 
 
-class _Schemas(msgspec.Struct):
-    """Makes schemas of types; classes go under `definitions`, and are referred to."""
+def filled(**keywords: Any) -> JSONSchema:
+    """Return a schema without the keywords that are None or empty."""
+    empty: tuple[Any, ...] = (None, "", [], {})
+    return {key: value for key, value in keywords.items() if value not in empty}
 
-    definitions: dict[str, JSONSchema] = {}
-    _names: dict[Any, str] = {}
-    _literals: dict[frozenset[Any], tuple[Any, ...]] = {}
+
+def _contains(schema: Any, wanted: str) -> bool:
+    """Return whether a string is anywhere among the values of a schema."""
+    if isinstance(schema, dict):
+        return any(_contains(value, wanted) for value in schema.values())
+    if isinstance(schema, list | tuple):
+        return any(_contains(item, wanted) for item in schema)
+    return bool(schema == wanted)
+
+
+class _Generator:
+    """Writes schemas of types. Each class is written once, under `definitions`."""
+
+    def __init__(self) -> None:
+        self.definitions: dict[str, JSONSchema] = {}
+        # Class -> its name under `definitions`.
+        self._names: dict[Any, str] = {}
+        # The values of a Literal -> the same values in the order of the source.
+        self._literals: dict[frozenset[Any], tuple[Any, ...]] = {}
+        self._writers: dict[type[shapes.Type], Callable[[Any], JSONSchema]] = {
+            shapes.Metadata: self._annotated,
+            shapes.LiteralType: self._literal,
+            shapes.EnumType: self._enum,
+            shapes.UnionType: self._union,
+            shapes.TupleType: self._tuple,
+            shapes.DictType: self._dict,
+        }
 
     def note_literals(self, annotations: Iterable[Any]) -> None:
-        """The values of each Literal, as they were written; msgspec sorts them."""
+        """Remember the order of the values of each Literal; msgspec sorts them."""
         for annotation in annotations:
             parts = get_args(annotation)
             if get_origin(annotation) is Literal:
                 self._literals[frozenset(parts)] = parts
             self.note_literals(parts)
 
-    def of(self, shape: shapes.Type) -> JSONSchema:
+    def schema(self, shape: shapes.Type) -> JSONSchema:
+        """Return the schema of a type, as msgspec describes it."""
         kind = type(shape)
-        if kind in _SIMPLE:
-            return filled(type=_SIMPLE[kind]) | _limits(shape, "Length")
+        if kind in _JSON_TYPES:
+            return filled(type=_JSON_TYPES[kind]) | _limits(shape, "Length")
         if kind in _FORMATS:
-            zone = getattr(shape, "tz", None)
-            name = _FORMATS[kind] + ("-local" if zone is False else "")
-            return filled(
-                type="string",
-                format=name,
-                pattern=r"(?:[Zz]|[+-]\d\d:?\d\d)$" if zone else None,
-            )
-        match shape:
-            case shapes.CustomType(cls=cls) if cls is object:
-                return {}
-            case shapes.BytesType() | shapes.ByteArrayType() | shapes.MemoryViewType():
-                return {
-                    "type": "string",
-                    "contentEncoding": "base64",
-                    "pattern": _BASE64,
-                }
-            case shapes.DecimalType():
-                return {
-                    "anyOf": [
-                        {"type": "number"},
-                        {"type": "string", "format": "decimal"},
-                    ]
-                }
-            case shapes.Metadata():
-                return self.of(shape.type) | (shape.extra_json_schema or {})
-            case shapes.LiteralType():
-                return _enumeration(
-                    self._literals.get(frozenset(shape.values), shape.values)
-                )
-            case shapes.EnumType():
-                return _enumeration(tuple(member.value for member in shape.cls))
-            case shapes.UnionType():
-                return {"anyOf": list(self._members(shape))}
-            case shapes.TupleType():
-                return _array(
-                    [self.of(item) for item in shape.item_types],
-                    len(shape.item_types),
-                    True,
-                )
-            case shapes.CollectionType():
-                return filled(type="array", items=self.of(shape.item_type)) | _limits(
-                    shape, "Items"
-                )
-            case shapes.DictType():
-                names, values = _key(self.of(shape.key_type)), self.of(shape.value_type)
-                schema = filled(
-                    type="object", propertyNames=names, additionalProperties=values
-                )
-                return schema | _limits(shape, "Properties")
-            case (
-                shapes.StructType()
-                | shapes.TypedDictType()
-                | shapes.DataclassType()
-                | shapes.NamedTupleType()
-            ):
-                return self._reference(shape)
+            return _formatted(shape)
+        if kind in _FIXED:
+            return copy.deepcopy(_FIXED[kind])
+        if kind in self._writers:
+            return self._writers[kind](shape)
+        if isinstance(shape, shapes.CollectionType):
+            return self._collection(shape)
+        if isinstance(shape, _CLASSES):
+            return self._reference(shape)
         cls = getattr(shape, "cls", kind)
+        if cls is object:
+            return {}
         raise TypeError(
-            f"has type {cls.__module__}.{cls.__qualname__}, which has no JSON form; {_ADVICE}"
+            f"has type {cls.__module__}.{cls.__qualname__}, "
+            f"which has no JSON form; {_ADVICE}"
         )
 
-    def _members(self, union: shapes.UnionType) -> Iterator[JSONSchema]:
-        """None comes last; structs are told apart by their tags, which are required only here."""
-        are_tagged = (
-            sum(isinstance(member, shapes.StructType) for member in union.types) > 1
+    def _annotated(self, shape: shapes.Metadata) -> JSONSchema:
+        return self.schema(shape.type) | (shape.extra_json_schema or {})
+
+    def _literal(self, shape: shapes.LiteralType) -> JSONSchema:
+        values = self._literals.get(frozenset(shape.values), shape.values)
+        return _enumeration(values)
+
+    def _enum(self, shape: shapes.EnumType) -> JSONSchema:
+        return _enumeration(tuple(member.value for member in shape.cls))
+
+    def _union(self, shape: shapes.UnionType) -> JSONSchema:
+        structs = [one for one in shape.types if isinstance(one, shapes.StructType)]
+        # None is last.
+        members = sorted(shape.types, key=lambda one: isinstance(one, shapes.NoneType))
+        schemas = []
+        for member in members:
+            schema = self.schema(member)
+            # Several structs in a union are distinguished by their tags. Only there a
+            # tag is required.
+            tag = getattr(member, "tag_field", None)
+            if tag and len(structs) > 1:
+                schema["required"] = [tag]
+            schemas.append(schema)
+        return {"anyOf": schemas}
+
+    def _tuple(self, shape: shapes.TupleType) -> JSONSchema:
+        items = [self.schema(item) for item in shape.item_types]
+        return _array(items, len(items), is_closed=True)
+
+    def _collection(self, shape: shapes.CollectionType) -> JSONSchema:
+        schema = filled(type="array", items=self.schema(shape.item_type))
+        return schema | _limits(shape, "Items")
+
+    def _dict(self, shape: shapes.DictType) -> JSONSchema:
+        schema = filled(
+            type="object",
+            propertyNames=_property_names(self.schema(shape.key_type)),
+            additionalProperties=self.schema(shape.value_type),
         )
-        for member in sorted(
-            union.types, key=lambda member: isinstance(member, shapes.NoneType)
-        ):
-            tag = getattr(member, "tag_field", None) if are_tagged else None
-            yield self.of(member) | filled(required=[tag] if tag else None)
+        return schema | _limits(shape, "Properties")
 
     def _reference(self, shape: Any) -> JSONSchema:
-        if shape.cls not in self._names:
-            name = re.sub(
-                r"[^\w.-]",
-                "_",
-                getattr(shape.cls, "__name__", str(shape.cls)),
-                flags=re.ASCII,
-            )
+        """Return a reference to the schema of a class, and write that if it is new."""
+        cls = shape.cls
+        if cls not in self._names:
+            name = getattr(cls, "__name__", str(cls))
+            name = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)
             while name in self._names.values():
                 name += "_"
-            self._names[shape.cls] = name
+            # Before the schema is written, as it may refer to the class itself.
+            self._names[cls] = name
             self.definitions[name] = self._class(shape)
-        return {"$ref": f"#/$defs/{self._names[shape.cls]}"}
+        return {"$ref": f"#/$defs/{self._names[cls]}"}
 
     def _class(self, shape: Any) -> JSONSchema:
+        """Return the schema of a class with fields."""
         cls = get_origin(shape.cls) or shape.cls
-        doc = vars(cls).get("__doc__") or ""
-        is_generated = doc.startswith(f"{cls.__name__}(")  # as dataclasses have it
-        docstring = docstrings.parse("" if is_generated else doc)
+        docstring = docstrings.parse(_own_docstring(cls))
         hints = get_type_hints(cls, include_extras=True)
         self.note_literals(hints.values())
-        fields = list(shape.fields)
-        if isinstance(shape, shapes.TypedDictType):  # msgspec has sorted them
-            fields.sort(key=lambda field: list(hints).index(field.name))
-        tag = getattr(shape, "tag_field", None)
-        properties = {tag: _enumeration((shape.tag,))} if tag else {}
-        properties |= {
-            field.encode_name: self._field(field, docstring) for field in fields
-        }
+        fields = _fields_in_order(shape, list(hints))
         required = [field.encode_name for field in fields if field.required]
+        properties: dict[str, JSONSchema] = {}
+        tag = getattr(shape, "tag_field", None)
+        if tag:
+            properties[tag] = _enumeration((shape.tag,))
+        for field in fields:
+            properties[field.encode_name] = self._field(field, docstring)
         is_tuple = isinstance(shape, shapes.NamedTupleType)
         is_closed = getattr(shape, "forbid_unknown_fields", is_tuple)
         if is_tuple or getattr(shape, "array_like", False):
-            least = max(
-                (
-                    place
-                    for place, name in enumerate(properties, 1)
-                    if name in (tag, *required)
-                ),
-                default=0,
-            )
+            if tag:
+                required.append(tag)
+            least = _count_up_to_last(required, properties)
             schema = _array(list(properties.values()), least, is_closed)
         else:
-            further = False if is_closed else None
-            schema = filled(
-                type="object",
-                properties=properties,
-                required=required,
-                additionalProperties=further,
-            )
+            schema = _object(properties, required, is_closed)
         return filled(description=docstring.summary) | schema
 
     def _field(
         self, field: shapes.Field, docstring: docstrings.Docstring
     ) -> JSONSchema:
-        description = docstring.parameters.get(field.name) or docstring.parameters.get(
-            field.encode_name
-        )
-        schema = filled(description=description) | self.of(field.type)
-        make = field.default_factory
-        is_plain = (
-            make in (list, dict, set) or getattr(make, "func", None) is copy.deepcopy
-        )
-        default = make() if is_plain else field.default
-        if default not in (msgspec.NODEFAULT, msgspec.UNSET):
+        """Return the schema of a field, with its description and its default."""
+        descriptions = docstring.parameters
+        description = descriptions.get(field.name)
+        if not description:
+            description = descriptions.get(field.encode_name)
+        schema = filled(description=description) | self.schema(field.type)
+        default = _default(field)
+        if default is not msgspec.NODEFAULT and default is not msgspec.UNSET:
             schema["default"] = msgspec.to_builtins(default, str_keys=True)
         return schema
 
 
-def filled(**keywords: Any) -> JSONSchema:
-    """A schema without the keywords that would say nothing."""
-    return {
-        keyword: value
-        for keyword, value in keywords.items()
-        if value not in (None, "", [], {})
-    }
+def _formatted(shape: Any) -> JSONSchema:
+    """Return the schema of a date, a time, a duration or a UUID."""
+    schema: JSONSchema = {"type": "string", "format": _FORMATS[type(shape)]}
+    has_zone = getattr(shape, "tz", None)
+    if has_zone is True:
+        schema["pattern"] = _TIME_ZONE
+    elif has_zone is False:
+        schema["format"] += "-local"
+    return schema
 
 
 def _limits(shape: shapes.Type, counted: str) -> JSONSchema:
-    words = {
-        "ge": "minimum",
-        "gt": "exclusiveMinimum",
-        "le": "maximum",
-        "lt": "exclusiveMaximum",
-        "pattern": "pattern",
-    }
-    words |= {
-        "multiple_of": "multipleOf",
+    """Return the keywords for a type's limits; `counted` is what its length counts."""
+    keywords = _LIMIT_KEYWORDS | {
         "min_length": f"min{counted}",
         "max_length": f"max{counted}",
     }
-    return {
-        keyword: limit
-        for name, keyword in words.items()
-        if (limit := getattr(shape, name, None)) is not None
-    }
+    limits = {}
+    for name, keyword in keywords.items():
+        limit = getattr(shape, name, None)
+        if limit is not None:
+            limits[keyword] = limit
+    return limits
 
 
-def _key(schema: JSONSchema) -> JSONSchema:
-    """What the names of an object may be: always strings, whatever they are read as."""
+def _property_names(schema: JSONSchema) -> JSONSchema:
+    """Return the schema of the keys of a dict, which JSON writes as strings."""
     if "anyOf" in schema:
-        keys = [_key(member) for member in schema["anyOf"]]
-        return {"anyOf": keys} if all(keys) else {}
+        options = [_property_names(option) for option in schema["anyOf"]]
+        return {"anyOf": options} if all(options) else {}
     if "enum" in schema:
         return {"enum": [str(value) for value in schema["enum"]]}
-    if schema.get("type") == "integer":
+    kind = schema.get("type", "string")
+    if kind == "integer":
         return {"pattern": r"^-?(?:0|[1-9]\d*)$"}
-    if schema.get("type", "string") != "string":
+    if kind != "string":
         raise TypeError(
-            f"has a dict with keys of the type {schema['type']}, which has no JSON form; {_ADVICE}"
+            f"has a dict with keys of the type {kind}, "
+            f"which has no JSON form; {_ADVICE}"
         )
     return {keyword: value for keyword, value in schema.items() if keyword != "type"}
 
 
 def _enumeration(values: tuple[Any, ...]) -> JSONSchema:
+    """Return the schema of a choice. It has a type if all values are of one type."""
     kinds = {type(value) for value in values}
     if bool in kinds:
         raise TypeError("has a Literal of booleans; use bool")
-    name = {str: "string", int: "integer"}.get(kinds.pop()) if len(kinds) == 1 else None
+    name = None
+    if kinds == {str}:
+        name = "string"
+    elif kinds == {int}:
+        name = "integer"
     return filled(type=name, enum=list(values))
 
 
 def _array(items: list[JSONSchema], least: int, is_closed: bool) -> JSONSchema:
+    """Return the schema of an array with a type for each place."""
     return filled(
         type="array",
         prefixItems=items,
         minItems=least,
         maxItems=len(items) if is_closed else None,
     )
+
+
+def _fields_in_order(shape: Any, names: list[str]) -> list[shapes.Field]:
+    """Return the fields of a class in the order of the source, which `names` have."""
+    fields = list(shape.fields)
+    # msgspec sorts the fields of a TypedDict, and only those.
+    if isinstance(shape, shapes.TypedDictType):
+        fields.sort(key=lambda field: names.index(field.name))
+    return fields
+
+
+def _object(
+    properties: dict[str, JSONSchema], required: list[str], is_closed: bool
+) -> JSONSchema:
+    """Return the schema of an object."""
+    schema = filled(type="object", properties=properties, required=required)
+    if is_closed:
+        schema["additionalProperties"] = False
+    return schema
+
+
+def _count_up_to_last(required: list[str], names: Iterable[str]) -> int:
+    """Return how many names there are up to the last one that is required."""
+    least = 0
+    for count, name in enumerate(names, 1):
+        if name in required:
+            least = count
+    return least
+
+
+def _own_docstring(cls: type) -> str:
+    """Return a class's own docstring, unless `@dataclass` has generated it."""
+    doc = vars(cls).get("__doc__") or ""
+    return "" if doc.startswith(f"{cls.__name__}(") else doc
+
+
+def _default(field: shapes.Field) -> Any:
+    """Return the default of a field, or NODEFAULT.
+
+    A factory is called only if it makes an empty collection or a copy of a value.
+    """
+    factory: Any = field.default_factory
+    if factory in (list, dict, set) or getattr(factory, "func", None) is copy.deepcopy:
+        return factory()
+    return field.default

@@ -1,4 +1,7 @@
-"""JSON Schemas written by hand: each is checked once, when registered, and nothing is ever fetched for it."""
+"""Validation by JSON Schemas that are written by hand.
+
+A schema is checked once, when it is registered, and nothing is ever downloaded for it.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,53 +10,57 @@ import jsonschema
 import referencing.exceptions
 import referencing.jsonschema
 
-# The first is the default.
+# The first one is the default.
 _SUPPORTED: list[Any] = [
     jsonschema.Draft202012Validator,
     jsonschema.Draft201909Validator,
-]
-_SUPPORTED += [
     jsonschema.Draft7Validator,
     jsonschema.Draft6Validator,
     jsonschema.Draft4Validator,
 ]
+# The URI of a dialect, as it is given in $schema -> its validator.
 _DIALECTS: dict[str, Any] = {
     kind.ID_OF(kind.META_SCHEMA).rstrip("#"): kind for kind in _SUPPORTED
 }
-_OUTSIDE = "which is not within the schema; nothing is fetched: put what it refers to under $defs"
-_DEEPEST = 100
+_DEFAULT_DIALECT = next(iter(_DIALECTS))
+_REFERENCES = {"$ref", "$dynamicRef", "$recursiveRef"}
+_MAX_DEPTH = 100
 
 
 class Validator:
-    """A compiled schema; `what` names it in errors at registration, such as "input_schema of get_weather"."""
+    """A compiled schema.
+
+    `what` names the schema in errors at registration, as in "input_schema of add()".
+    """
 
     def __init__(self, schema: Mapping[str, Any], *, what: str) -> None:
         contents = dict(schema)
-        declared = contents.get("$schema", next(iter(_DIALECTS)))
+        declared = contents.get("$schema", _DEFAULT_DIALECT)
         dialect = str(declared).rstrip("#")
         if dialect not in _DIALECTS:
             raise ValueError(
-                f"{what} declares $schema {declared!r}; supported are {', '.join(_DIALECTS)}"
+                f"{what} declares $schema {declared!r}; "
+                f"supported are {', '.join(_DIALECTS)}"
             )
-        if _is_deeper(contents, _DEEPEST):
-            raise ValueError(f"{what} is nested more than {_DEEPEST} levels deep")
+        if _is_deeper(contents, _MAX_DEPTH):
+            raise ValueError(f"{what} is nested more than {_MAX_DEPTH} levels deep")
         try:
             _DIALECTS[dialect].check_schema(contents)
-            _resolve_references(contents, dialect, what)
+            _check_references(contents, dialect, what)
         except jsonschema.SchemaError as error:
             raise ValueError(
-                f"{what} is no JSON Schema ({dialect}): {_located(error)}"
+                f"{what} is no JSON Schema ({dialect}): {_explain(error)}"
             ) from None
         except RecursionError:
             raise ValueError(f"{what} is nested too deep") from None
         self._validator = _DIALECTS[dialect](contents, registry=referencing.Registry())
 
     def check(self, value: Any) -> None:
-        """Raise a ValueError, which says where, unless the value fits."""
+        """Raise a ValueError that says where the value does not fit, if it does not."""
         try:
             self._validator.validate(value)
         except jsonschema.ValidationError as error:
-            raise ValueError(_located(error)) from None
+            raise ValueError(_explain(error)) from None
         except RecursionError:
             raise ValueError(
                 "$: nested too deep, or the schema's $ref leads back to itself"
@@ -61,16 +68,22 @@ class Validator:
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
-    if not isinstance(value, (dict, list)):
+    """Return whether a value is nested deeper than some levels."""
+    if isinstance(value, dict):
+        items = list(value.values())
+    elif isinstance(value, list):
+        items = value
+    else:
         return False
-    inner = value.values() if isinstance(value, dict) else value
-    return levels == 0 or any(_is_deeper(item, levels - 1) for item in inner)
+    return levels == 0 or any(_is_deeper(item, levels - 1) for item in items)
 
 
-def _resolve_references(schema: dict[str, Any], dialect: str, what: str) -> None:
+def _check_references(schema: dict[str, Any], dialect: str, what: str) -> None:
+    """Raise a ValueError if a reference leads out of the schema."""
     specification = referencing.jsonschema.specification_with(dialect)
     root = specification.create_resource(schema)
-    pending = [(root, referencing.Registry[Any]().resolver_with_root(root))]
+    resolver = referencing.Registry[Any]().resolver_with_root(root)
+    pending = [(root, resolver)]
     seen: set[int] = set()
     while pending:
         resource, resolver = pending.pop()
@@ -78,20 +91,25 @@ def _resolve_references(schema: dict[str, Any], dialect: str, what: str) -> None
         if id(contents) in seen or not isinstance(contents, dict):
             continue
         seen.add(id(contents))
-        for keyword in {"$ref", "$dynamicRef", "$recursiveRef"} & contents.keys():
-            try:
-                target = resolver.lookup(contents[keyword])
-            except referencing.exceptions.Unresolvable:
-                raise ValueError(
-                    f"{what} has a $ref to {contents[keyword]!r}, {_OUTSIDE}"
-                ) from None
-            pending.append(
-                (specification.create_resource(target.contents), target.resolver)
-            )
-        pending.extend(
-            (inner, resolver.in_subresource(inner)) for inner in resource.subresources()
-        )
+        for keyword in _REFERENCES & contents.keys():
+            found = _look_up(resolver, contents[keyword], what)
+            target = specification.create_resource(found.contents)
+            pending.append((target, found.resolver))
+        for inner in resource.subresources():
+            inner_resolver = resolver.in_subresource(inner)
+            pending.append((inner, inner_resolver))
 
 
-def _located(error: jsonschema.ValidationError | jsonschema.SchemaError) -> str:
+def _look_up(resolver: Any, reference: Any, what: str) -> Any:
+    """Return what a reference leads to. Raises ValueError."""
+    try:
+        return resolver.lookup(reference)
+    except referencing.exceptions.Unresolvable:
+        raise ValueError(
+            f"{what} has a $ref to {reference!r}, which is not within the schema; "
+            "nothing is fetched: put what it refers to under $defs"
+        ) from None
+
+
+def _explain(error: jsonschema.ValidationError | jsonschema.SchemaError) -> str:
     return f"{error.json_path}: {error.message:.300}"

@@ -1,7 +1,8 @@
-"""A function's signature as JSON Schema, and the way from a call's bytes to its typed arguments.
+"""The parameters and results of functions: their JSON Schemas, and decoding by them.
 
-msgspec decodes; what it takes and what the schema says agree, and where msgspec differs from JSON Schema (`1.0` is an
-integer there) this module makes up for it.
+msgspec decodes and checks in one pass. The schemas say exactly what it accepts, and
+where msgspec differs from JSON Schema, this module corrects the difference: `1.0` is an
+integer in JSON Schema.
 """
 
 import copy
@@ -15,31 +16,42 @@ from typing import Any, Union, get_origin, get_type_hints
 import msgspec
 from msgspec.structs import asdict
 
-from ...protocol import errors, jsonrpc
-from .annotations import _members, located
-from .decode import _UNFIT, _with_whole_numbers
+from ...protocol import jsonrpc
+from ...protocol.errors import InvalidArguments
+from .annotations import located, member_types
+from .decode import DECODE_ERRORS, normalize_integers
 from .generate import JSONSchema, schema_of
 
 AnyFunction = Callable[..., Any]
-_ByHand = Mapping[str, Any] | None
 
 _ABSENT = inspect.Parameter.empty
 
-# A missing and an unknown argument, in the words of `explain` and of jsonschema. Compiled when first needed, by `re`.
+# The errors that are explained in other words, as `jsonrpc.explain` and jsonschema
+# write them. `re` compiles and caches the patterns when they are first needed.
 _MISSING = r"(?s)\$\.(\w+): missing|\$: '(.*)' is a required property"
-_UNKNOWN = r"(?s)\$: object contains unknown field (.*)|\$: Additional properties are not.* \('(.*?)'.*"
+_UNKNOWN = (
+    r"(?s)\$: object contains unknown field (.*)"
+    r"|\$: Additional properties are not.* \('(.*?)'.*"
+)
 _NO_CHOICE = r"(?s)\$\.(\w+): invalid enum value (.*)"
 
 
-class Parameters:
-    """The arguments of a function: their JSON Schema, and the way from bytes to typed values.
+# Parameters
 
-    `of` says in errors whose they are. `injected` is the class of the parameter that is not an argument: it is found
-    by annotation and stays out of the schema. With `input_schema` that schema is shown and checked; the signature then
-    only converts.
+
+class Parameters:
+    """The parameters of a function: their JSON Schema, and the decoding of arguments.
+
+    `of` is what the function is registered as; errors for clients name it. A parameter
+    with the annotation `injected` is not an argument: it is not in the schema. If there
+    is an `input_schema`, arguments are checked by it, and the signature only says how
+    to convert them.
     """
 
-    _extra: Any = None  # the type of **kwargs
+    # The type of **kwargs.
+    _extra: Any = None
+    # The check by an input schema that is written by hand.
+    _check: Callable[[bytes], None] | None = None
 
     def __init__(
         self,
@@ -47,257 +59,299 @@ class Parameters:
         *,
         of: str = "",
         injected: type | None = None,
-        input_schema: _ByHand = None,
+        input_schema: Mapping[str, Any] | None = None,
     ) -> None:
-        self._function, self._of = function, of
-        self._names: dict[str, str] = {}  # by the struct's fields
-        self._fields: list[Any] = []
+        self._function = function
+        self._of = of
+        self._injected = injected
+        # The name of the parameter that is injected.
         self.injected_name: str | None = None
-        parameters = inspect.signature(function).parameters.values()
-        for parameter in parameters:
-            if (
-                parameter.name in ("self", "cls")
-                and parameter.annotation is _ABSENT
-                and "." in _name(function)
-            ):
-                raise TypeError(
-                    f"{_name(function)}: nothing gives it {parameter.name!r}; register the bound method"
-                )
-            with located(f"{_name(function)}: parameter {parameter.name!r}"):
-                self._add(
-                    parameter.replace(
-                        annotation=_resolved(parameter.annotation, function, injected)
-                    ),
-                    injected,
-                )
-        self._positional = [
-            parameter.name
-            for parameter in parameters
-            if parameter.kind is parameter.POSITIONAL_ONLY
-        ]
-        # The function, called with keyword arguments even where it has positional-only parameters.
-        self.call = self._by_keywords if self._positional else function
-        # Names that begin with two underscores are not for fields: those are renamed.
-        closed = not self._extra
-        struct = msgspec.defstruct(
-            "_",
-            self._fields,
-            rename=self._names,
-            forbid_unknown_fields=closed,
-            kw_only=True,
-        )
-        struct.__doc__ = inspect.getdoc(innermost(function))
+        # Field of the struct that is decoded -> name of its parameter.
+        self._names: dict[str, str] = {}
+        self._fields: list[Any] = []
+
+        self._positional: list[str] = []
+        for parameter in inspect.signature(function).parameters.values():
+            self._add(parameter)
+            if parameter.kind is parameter.POSITIONAL_ONLY:
+                self._positional.append(parameter.name)
+        # The function, as it is called with keyword arguments only.
+        self.call = self._call_by_keywords if self._positional else function
+
+        struct = self._struct()
         self._decode = msgspec.json.Decoder(struct).decode
         self._renamed = {
             field: name for field, name in self._names.items() if field != name
         }
-        self._check: Callable[[bytes], None] | None = None
         self.schema = schema_of(struct, further=self._extra or Any)
         self.schema.pop("description", None)
         if input_schema is not None:
             self._adopt(input_schema)
-        self._is_plain = not any((self._renamed, self._check, self._extra))
+        # Whether decoding is one call of msgspec.
+        self._is_plain = not (self._renamed or self._extra or self._check)
 
     def decode(self, raw: bytes) -> dict[str, Any]:
-        """The keyword arguments in a JSON object; InvalidArguments where it does not fit."""
+        """Return the keyword arguments in a JSON object. Raises InvalidArguments."""
         try:
             try:
-                return asdict(self._decode(raw)) if self._is_plain else self._read(raw)
-            except _UNFIT:
-                return self._read(_with_whole_numbers(raw))
-        except _UNFIT as error:
-            raise errors.InvalidArguments(
-                self._reason(jsonrpc.explain(error)), of=self._of
-            ) from None
+                if self._is_plain:
+                    return asdict(self._decode(raw))
+                return self._decode_and_check(raw)
+            except DECODE_ERRORS:
+                # Perhaps a number such as 1.0 is meant as an integer.
+                return self._decode_and_check(normalize_integers(raw))
+        except DECODE_ERRORS as error:
+            reason = self._reason(jsonrpc.explain(error))
+            raise InvalidArguments(reason, of=self._of) from None
 
-    def _by_keywords(self, **arguments: Any) -> Any:
-        return self._function(
-            *[arguments.pop(name) for name in self._positional], **arguments
-        )
-
-    def _read(self, raw: bytes) -> dict[str, Any]:
+    def _decode_and_check(self, raw: bytes) -> dict[str, Any]:
         if self._check is not None:
             self._check(raw)
         arguments = asdict(self._decode(raw))
         for field, name in self._renamed.items():
             arguments[name] = arguments.pop(field)
-        return self._further(raw) | arguments if self._extra else arguments
+        if self._extra:
+            return self._decode_extra(raw) | arguments
+        return arguments
 
-    def _further(self, raw: bytes) -> dict[str, Any]:
-        """The arguments for **kwargs."""
+    def _decode_extra(self, raw: bytes) -> dict[str, Any]:
+        """Return the arguments for **kwargs."""
         everything = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
         if self.injected_name in everything:
-            raise errors.InvalidArguments(
-                f"Unknown argument: {self.injected_name}", of=self._of
-            )
-        others = {
-            name: everything[name]
-            for name in everything
-            if name not in self._names.values()
-        }
-        return dict(
-            msgspec.json.decode(
-                msgspec.json.encode(others), type=GenericAlias(dict, (str, self._extra))
-            )
-        )
+            reason = f"Unknown argument: {self.injected_name}"
+            raise InvalidArguments(reason, of=self._of)
+        for name in self._names.values():
+            everything.pop(name, None)
+        kind = GenericAlias(dict, (str, self._extra))
+        return dict(msgspec.json.decode(msgspec.json.encode(everything), type=kind))
 
-    def _reason(self, unfit: str) -> str:
+    def _reason(self, problem: str) -> str:
+        """Return a problem as it is told to the client."""
         properties = self.schema.get("properties", {})
-        if missing := re.fullmatch(_MISSING, unfit):
+        missing = re.fullmatch(_MISSING, problem)
+        if missing:
             return f"Missing required argument: {missing[1] or missing[2]}"
-        if unknown := re.fullmatch(_UNKNOWN, unfit):
+        unknown = re.fullmatch(_UNKNOWN, problem)
+        if unknown:
             name = unknown[1] or unknown[2] or "''"
-            known = (
-                f"known arguments: {', '.join(properties)}"
-                if properties
-                else "there are no arguments"
-            )
+            known = "there are no arguments"
+            if properties:
+                known = f"known arguments: {', '.join(properties)}"
             return f"Unknown argument: {name}; {known}"
-        choice = re.fullmatch(_NO_CHOICE, unfit)
-        if choice and (values := properties.get(choice[1], {}).get("enum")):
-            return f"$.{choice[1]}: expected one of {', '.join(map(repr, values))}, got {choice[2]}"
-        return unfit
+        choice = re.fullmatch(_NO_CHOICE, problem)
+        if choice:
+            name, given = choice.groups()
+            values = properties.get(name, {}).get("enum")
+            if values:
+                expected = ", ".join(map(repr, values))
+                return f"$.{name}: expected one of {expected}, got {given}"
+        return problem
 
-    def _add(self, parameter: inspect.Parameter, injected: type | None) -> None:
-        if parameter.kind is parameter.VAR_POSITIONAL:
+    def _call_by_keywords(self, **arguments: Any) -> Any:
+        """Call a function that has positional-only parameters."""
+        positional = [arguments.pop(name) for name in self._positional]
+        return self._function(*positional, **arguments)
+
+    # Registration
+
+    def _add(self, parameter: inspect.Parameter) -> None:
+        """Add a parameter to the fields. Raises TypeError."""
+        function = self._function
+        where = _name(function)
+        is_self = parameter.name in ("self", "cls") and parameter.annotation is _ABSENT
+        if is_self and "." in where:
             raise TypeError(
-                f"is of any number: *{parameter.name} has no JSON form; name each, or take a list"
+                f"{where}: nothing gives it {parameter.name!r}; "
+                "register the bound method"
             )
-        if injected and _mentions(parameter.annotation, injected):
-            if self.injected_name is not None:
-                raise TypeError(f"is a second {injected.__name__}; one is given")
-            self.injected_name = parameter.name
-            return
-        schema_of(
-            parameter.annotation
-        )  # tells here, where the parameter is known, what is wrong with its type
-        if parameter.kind is parameter.VAR_KEYWORD:
-            self._extra = parameter.annotation
-            return
-        default = (
-            []
-            if parameter.default is _ABSENT
-            else [_field_default(parameter.default, parameter.annotation)]
-        )
-        field = (
-            f"field{len(self._fields)}_"
-            if parameter.name.startswith("__")
-            else parameter.name
-        )
-        self._fields.append((field, parameter.annotation, *default))
+        with located(f"{where}: parameter {parameter.name!r}"):
+            annotation = _resolved(parameter.annotation, function, self._injected)
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                raise TypeError(
+                    f"is of any number: *{parameter.name} has no JSON form; "
+                    "name each, or take a list"
+                )
+            if self._injected and _mentions(annotation, self._injected):
+                self._inject(parameter.name, self._injected)
+                return
+            # Here the parameter is known, so a problem with its type is reported well.
+            schema_of(annotation)
+            if parameter.kind is parameter.VAR_KEYWORD:
+                self._extra = annotation
+                return
+            self._add_field(parameter, annotation)
+
+    def _inject(self, name: str, injected: type) -> None:
+        if self.injected_name is not None:
+            raise TypeError(f"is a second {injected.__name__}; one is given")
+        self.injected_name = name
+
+    def _add_field(self, parameter: inspect.Parameter, annotation: Any) -> None:
+        field = parameter.name
+        # A name in a class that begins with two underscores would be mangled.
+        if field.startswith("__"):
+            field = f"field{len(self._fields)}_"
+        if parameter.default is _ABSENT:
+            self._fields.append((field, annotation))
+        else:
+            default = _field_default(parameter.default, annotation)
+            self._fields.append((field, annotation, default))
         self._names[field] = parameter.name
 
+    def _struct(self) -> type[msgspec.Struct]:
+        """Return a struct whose fields are the arguments."""
+        struct = msgspec.defstruct(
+            "_",
+            self._fields,
+            rename=self._names,
+            forbid_unknown_fields=not self._extra,
+            kw_only=True,
+        )
+        # The descriptions of the fields are found in it.
+        struct.__doc__ = inspect.getdoc(innermost(self._function))
+        return struct
+
     def _adopt(self, schema: Mapping[str, Any]) -> None:
-        """A schema written by hand has to promise what the function needs, and no more than it takes."""
+        """Use a schema that is written by hand. Raises ValueError.
+
+        It has to require what the function requires, and must not have arguments that
+        the function does not take.
+        """
         what = f"input_schema of {_name(self._function)}"
         self._check = _checker(schema, what)
         if schema.get("type") != "object":
             raise ValueError(
-                f'{what} has the type {schema.get("type")!r}; arguments are an object: "type": "object"'
+                f"{what} has the type {schema.get('type')!r}; "
+                'arguments are an object: "type": "object"'
             )
-        for name in set(self.schema.get("required", ())).difference(
-            schema.get("required", ())
-        ):
+        required = set(self.schema.get("required", ()))
+        for name in required.difference(schema.get("required", ())):
             raise ValueError(
-                f"{what} does not require {name!r}; list it under required, or give it a default"
+                f"{what} does not require {name!r}; "
+                "list it under required, or give it a default"
             )
         unknown = set(schema.get("properties", ())).difference(self._names.values())
         if unknown and not self._extra:
             raise ValueError(
-                f"{what} has {unknown.pop()!r}, which is no parameter of it; add it, or **kwargs"
+                f"{what} has {unknown.pop()!r}, which is no parameter of it; "
+                "add it, or **kwargs"
             )
         self.schema = dict(schema)
 
 
-class Returned:
-    """What a function returns: its output schema, and the check of it.
+# Results
 
-    `content` are its classes: a function that returns those, text, None or anything at all promises no
-    structure, and has no schema.
+
+class Returned:
+    """The result of a function: its output schema, and the check of values by it.
+
+    `content` are the classes of content. A function that returns only those, text, None
+    or anything (`Any`) has no output schema.
     """
 
     def __init__(
         self,
         function: AnyFunction,
         *,
-        output_schema: _ByHand = None,
+        output_schema: Mapping[str, Any] | None = None,
         content: tuple[type, ...] = (),
     ) -> None:
-        self._check: Callable[[bytes], Any] = msgspec.json.decode
         self.schema: JSONSchema | None = None
-        with located(f"{_name(function)}: the return type"):
-            annotation = _resolved(
-                inspect.signature(function).return_annotation, function
-            )
+        self._check: Callable[[bytes], Any] = msgspec.json.decode
+        name = _name(function)
+        with located(f"{name}: the return type"):
+            annotation = inspect.signature(function).return_annotation
+            annotation = _resolved(annotation, function)
             if output_schema is not None:
-                self._check = _checker(
-                    output_schema, f"output_schema of {_name(function)}"
-                )
+                self._check = _checker(output_schema, f"output_schema of {name}")
                 self.schema = dict(output_schema)
             elif not _is_unstructured(annotation, content):
                 self.schema = schema_of(annotation)
                 self._check = msgspec.json.Decoder(annotation).decode
+        # Whether an empty list is a list of content rather than a value.
         self.is_content = self.schema is None and annotation not in (Any, object)
+        # Whether the output schema is that of an object.
         self.is_object = self.schema is not None and self.schema.get("type") == "object"
 
     def check(self, value: Any) -> Any:
-        """The value as JSON's own types, as it will be on the wire; a ValueError, which says where, on a mismatch."""
+        """Return a value in JSON's own types. Raises ValueError if it does not fit.
+
+        The error says where the value does not fit.
+        """
         try:
             encoded = jsonrpc.encode(value)
             try:
                 self._check(encoded)
             except ValueError:
-                self._check(_with_whole_numbers(encoded))
+                # Perhaps a number such as 1.0 is meant as an integer.
+                self._check(normalize_integers(encoded))
             return msgspec.json.decode(encoded)
-        except _UNFIT as error:
+        except DECODE_ERRORS as error:
             raise ValueError(jsonrpc.explain(error)) from None
 
 
-def _checker(schema: Mapping[str, Any], what: str) -> Callable[[bytes], None]:
-    """The check of a value's JSON by a schema written by hand."""
-    from .jsonschema import Validator
+def _is_unstructured(annotation: Any, content: tuple[type, ...]) -> bool:
+    """Return whether a function returns only content, text, None, or anything.
 
-    if not isinstance(schema, Mapping):
-        raise ValueError(f"{what} wants a JSON Schema as a dict, not {schema!r}")
-    validator = Validator(schema, what=what)
-    return lambda encoded: validator.check(msgspec.json.decode(encoded))
+    Raises TypeError if a part of the annotation is content and another part is not.
+    """
+    members = member_types(annotation, Union, UnionType, list, tuple, Sequence)
+    unstructured = (Any, object, str, type(None), list, *content)
+    if all(member in unstructured for member in members):
+        return True
+    mixed = [member.__name__ for member in members if member in content]
+    if mixed:
+        raise TypeError(
+            f"mixes content ({', '.join(mixed)}) with structured types; "
+            "a ToolResult can hold both"
+        )
+    return False
 
 
-# Signatures
+# Functions and their annotations
 
 
 def peeled(function: AnyFunction) -> Any:
-    """The function under partials."""
+    """Return the function inside partials."""
     while isinstance(function, functools.partial):
         function = function.func
     return function
 
 
 def innermost(function: AnyFunction) -> Any:
-    """The function under partials, decorators and callable objects: it has the name, the docstring and the globals."""
+    """Return the function inside partials, decorators and callable objects.
+
+    It has the name, the docstring and the globals of the source.
+    """
     function = inspect.unwrap(peeled(function))
-    is_plain = inspect.isroutine(function) or inspect.isclass(function)
-    return function if is_plain else inspect.unwrap(type(function).__call__)
+    if inspect.isroutine(function) or inspect.isclass(function):
+        return function
+    return inspect.unwrap(type(function).__call__)
 
 
 def _name(function: AnyFunction) -> str:
-    """As it is written where it stands: `add`, `Calculator.add`."""
-    return str(innermost(function).__qualname__).rpartition("<locals>.")[2] + "()"
+    """Return the name of a function as in its source: `add()`, `Calculator.add()`."""
+    name: str = innermost(function).__qualname__
+    return name.rpartition("<locals>.")[2] + "()"
 
 
 def _resolved(
     annotation: Any, function: AnyFunction, injected: type | None = None
 ) -> Any:
-    """An annotation as a type. `injected` is known by name even where it was imported for type checkers only."""
-    annotation = Any if annotation is _ABSENT else annotation
-    known = {injected.__name__: injected} if injected else {}
-    names = known | getattr(innermost(function), "__globals__", {})
+    """Return an annotation as a type. Raises TypeError.
+
+    The name of `injected` is known even if the module of the function imports it for
+    type checkers only.
+    """
+    if annotation is _ABSENT:
+        annotation = Any
+    names: dict[str, Any] = {}
+    if injected:
+        names[injected.__name__] = injected
+    names |= getattr(innermost(function), "__globals__", {})
+    holder = SimpleNamespace(__annotations__={"it": annotation})
     try:
-        return get_type_hints(
-            SimpleNamespace(__annotations__={"it": annotation}),
-            names,
-            include_extras=True,
-        )["it"]
+        return get_type_hints(holder, names, include_extras=True)["it"]
     except Exception as error:
         raise TypeError(
             f"has the annotation {annotation!r}, which cannot be resolved: {error}"
@@ -305,41 +359,41 @@ def _resolved(
 
 
 def _mentions(annotation: Any, wanted: type) -> bool:
-    """Whether it is the class, a subclass, Optional, Annotated or a parametrised form of it."""
-    classes = [
-        get_origin(member) or member
-        for member in _members(annotation, Union, UnionType)
-    ]
-    return any(isinstance(cls, type) and issubclass(cls, wanted) for cls in classes)
+    """Return whether an annotation is for a class or a subclass of it.
+
+    It may be optional, annotated or parametrized.
+    """
+    for member in member_types(annotation, Union, UnionType):
+        cls = get_origin(member) or member
+        if isinstance(cls, type) and issubclass(cls, wanted):
+            return True
+    return False
 
 
 def _field_default(default: Any, annotation: Any) -> Any:
-    """A default which the function may change is copied for each call."""
+    """Return a parameter's default as that of a struct's field. Raises TypeError.
+
+    A default that the function could change is copied for each call.
+    """
     if default is msgspec.UNSET:
         return default
     try:
         msgspec.json.decode(msgspec.json.encode(default), type=annotation)
-    except _UNFIT as error:
+    except DECODE_ERRORS as error:
         raise TypeError(
             f"has the default {default!r}, which is not of its type: {error}"
         ) from None
-    is_constant = isinstance(default, (str, int, float, type(None), bytes))
-    return (
-        default
-        if is_constant
-        else msgspec.field(default_factory=functools.partial(copy.deepcopy, default))
-    )
+    if isinstance(default, (str, int, float, type(None), bytes)):
+        return default
+    return msgspec.field(default_factory=functools.partial(copy.deepcopy, default))
 
 
-def _is_unstructured(annotation: Any, content: tuple[type, ...]) -> bool:
-    """Whether all of a return type is content, text, nothing or anything; TypeError where only a part is content."""
-    members = _members(annotation, Union, UnionType, list, tuple, Sequence)
-    if all(
-        member in (Any, object, str, type(None), list, *content) for member in members
-    ):
-        return True
-    if mixed := [member.__name__ for member in members if member in content]:
-        raise TypeError(
-            f"mixes content ({', '.join(mixed)}) with structured types; a ToolResult can hold both"
-        )
-    return False
+def _checker(schema: Mapping[str, Any], what: str) -> Callable[[bytes], None]:
+    """Return a function that checks encoded values by a schema written by hand."""
+    # jsonschema is slow to import, and few servers need it.
+    from .jsonschema import Validator
+
+    if not isinstance(schema, Mapping):
+        raise ValueError(f"{what} wants a JSON Schema as a dict, not {schema!r}")
+    validator = Validator(schema, what=what)
+    return lambda encoded: validator.check(msgspec.json.decode(encoded))

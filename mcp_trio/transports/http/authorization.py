@@ -2,13 +2,14 @@
 
 import logging
 import re
-from urllib.parse import urlsplit
 
 from ...auth.access import Denied
+from ...auth.principal import NO_SCOPES
+from ...auth.resource_metadata import challenge, metadata_document
 from ...protocol.jsonrpc import encode
 from ...server.app import Server
 from .messages import JSON, Head, Reply, refusal
-from .rules import HEALTH, METADATA, METADATA_PATH
+from .rules import HEALTH, METADATA
 
 log = logging.getLogger("mcp_trio")
 
@@ -60,35 +61,20 @@ class Bearers:
         """What is to be known before one has a token."""
         if (access := self._server.access) is None:
             return refusal(404, "Nothing is served under this path")
-        document = {
-            "resource": self._resource(head),
-            "authorization_servers": access.authorization_servers,
-            "scopes_supported": sorted(access.scopes | self._server.tools.scopes),
-            "bearer_methods_supported": ["header"],
-        }
-        # RFC 9728, section 3.2: what has no values is left out.
-        return Reply(
-            200, encode({key: value for key, value in document.items() if value}), JSON
-        )
+        scopes = access.scopes | self._server.tools.scopes
+        servers = access.authorization_servers
+        document = metadata_document(self._resource(head), servers, scopes)
+        return Reply(200, encode(document), JSON)
 
     def _refused(self, head: Head, denied: Denied) -> Reply:
         """Tells a client why it may not come in, and where to learn how it may."""
         if denied.status not in (401, 403):
             return refusal(denied.status, str(denied))
-        resource, access = urlsplit(self._resource(head)), self._server.access
-        said = {
-            "error": denied.error,
-            "scope": " ".join(sorted(access.scopes)) if access else "",
-            "resource_metadata": f"{resource.scheme}://{resource.netloc}{METADATA_PATH}{resource.path.rstrip('/')}",
-        }
-        challenge = ", ".join(
-            f'{name}="{value}"' for name, value in said.items() if value
-        )
-        return refusal(
-            denied.status,
-            str(denied),
-            ((b"WWW-Authenticate", f"Bearer {challenge}".encode()),),
-        )
+        access = self._server.access
+        scopes = access.scopes if access else NO_SCOPES
+        value = challenge(self._resource(head), scopes, denied.error)
+        header = (b"WWW-Authenticate", value.encode())
+        return refusal(denied.status, str(denied), (header,))
 
     def _resource(self, head: Head) -> str:
         """The endpoint's URL as clients know it."""

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from ...auth.resource_metadata import METADATA_PATH
 from ...protocol import jsonrpc
 from ...protocol.errors import HeaderMismatch
 from ...protocol.mirrored_headers import NAMED_BY, Mirror
@@ -27,7 +28,6 @@ MCP, HEALTH, METRICS, SSE, MESSAGES, METADATA = (
 )
 METHODS = {MCP: (b"POST", b"GET", b"DELETE"), SSE: (b"GET",), MESSAGES: (b"POST",)}
 METHODS |= dict.fromkeys((HEALTH, METRICS, METADATA), (b"GET", b"HEAD"))
-METADATA_PATH = "/.well-known/oauth-protected-resource"
 
 SESSION, VERSION, LAST_EVENT = (
     b"mcp-session-id",
