@@ -3,7 +3,7 @@
 import gc
 import signal
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from .transports.address import parse_address
 
 if TYPE_CHECKING:
     from .transports.http.asgi import Application
+    from .transports.http.settings import HttpSettings
 
 # How many objects are made before the collector looks for circles among them, and how often it looks at older ones.
 # Ten thousand requests that wait are half a million objects, none of them to be freed: to look through them again and
@@ -35,15 +36,29 @@ class Server(app.Server):
         """
         await serve(self, **where)
 
-    def asgi(self, path: str = "/mcp", **options: Any) -> "Application":
+    def asgi(
+        self,
+        path: str = "/mcp",
+        *,
+        allowed_hosts: Iterable[str] = (),
+        allowed_origins: Iterable[str] = (),
+        cors: bool = False,
+    ) -> "Application":
         """Return an ASGI 3 application that serves what `serve` serves over HTTP.
 
         `path` is the endpoint's path as clients see it. An application that mounts it
         must enter `server.running()` in its own lifespan.
         """
         from .transports.http.asgi import Application
+        from .transports.http.settings import HttpSettings
 
-        return Application(self, path, **options)
+        settings = HttpSettings(
+            path=path,
+            allowed_hosts=allowed_hosts,
+            allowed_origins=allowed_origins,
+            cors=cors,
+        )
+        return Application(self, settings)
 
     def run(self) -> None:
         """Serve on standard input and output, from a program that is not async."""
@@ -64,8 +79,12 @@ async def serve(
     ws: str | int | None = None,
     console: str | int | None = None,
     http_engine: str = "native",
+    path: str = "/mcp",
+    allowed_hosts: Iterable[str] = (),
+    allowed_origins: Iterable[str] = (),
+    cors: bool = False,
+    tls: tuple[str, str] | None = None,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
-    **options: Any,
 ) -> None:
     """Serve until the input ends (where stdio is served: its owner is gone) or a signal comes; then stop in order.
 
@@ -76,6 +95,15 @@ async def serve(
     """
     if not stdio and http is None and ws is None and console is None:
         raise ValueError("nothing to serve on: say stdio=True or http='127.0.0.1:8000'")
+    from .transports.http.settings import HttpSettings
+
+    settings = HttpSettings(
+        path=path,
+        allowed_hosts=allowed_hosts,
+        allowed_origins=allowed_origins,
+        cors=cors,
+        tls=tls,
+    )
     serving, stopping = trio.Event(), trio.Event()
     gc.set_threshold(*COLLECT)  # the process is the server's, as are its signals
 
@@ -121,11 +149,11 @@ async def serve(
                                 server,
                                 *parse_address(place),
                                 stopping=stopping,
-                                **options,
+                                settings=settings,
                             )
                             urls += [
-                                _url(scheme, *bound, **options)
-                                for bound in await transports.start(start)
+                                _url(scheme, host, port, settings)
+                                for host, port in await transports.start(start)
                             ]
                     task_status.started(urls)
                     if stdio:
@@ -141,16 +169,10 @@ async def serve(
             task_status.started([])
 
 
-def _url(
-    scheme: str,
-    host: str,
-    port: int,
-    path: str = "/mcp",
-    tls: object = None,
-    **options: Any,
-) -> str:
+def _url(scheme: str, host: str, port: int, settings: "HttpSettings") -> str:
     name = f"[{host}]" if ":" in host else host
-    return f"{scheme}{'s' if tls else ''}://{name}:{port}/{path.strip('/')}"
+    suffix = "s" if settings.tls else ""
+    return f"{scheme}{suffix}://{name}:{port}/{settings.path.strip('/')}"
 
 
 def _engine(
