@@ -31,7 +31,24 @@ GC_THRESHOLD = (3_000, 10, 50)
 
 
 class Server(app.Server[StateT]):
-    __doc__ = app.Server.__doc__
+    """Tools, resources and prompts under one name, for any number of clients.
+
+    `pages` is the number of items on one page of a list (by default all are on one), or
+    a function that divides lists into pages. `limits` bounds the rate of calls, their
+    number at once, and the size of results. `timeout` is the number of seconds that a
+    function may take, unless it has a timeout of its own. `grace` is the number of
+    seconds that running requests get when the server stops.
+
+    `secret` signs the state that clients carry between two calls. Processes that serve
+    the same clients need the same secret, given here or as MCP_TRIO_SECRET.
+
+    `access` controls who may use the server over HTTP and WebSocket: an `Access`, or
+    only its async function from a token to a principal.
+
+    `lifespan` is an async generator function that yields once, for example a database
+    connection: see `Server.lifespan`. In `Server[State]`, `State` is the type of the
+    yielded value.
+    """
 
     async def serve(
         self,
@@ -53,8 +70,8 @@ class Server(app.Server[StateT]):
         `stdio` is True, or the two file descriptors to use in place of standard input
         and output. Once the input ends, the server stops.
 
-        `http`, `ws` and `console` are addresses to listen on, `[HOST:]PORT` or a port
-        alone, which stands for this machine only. `http` serves WebSocket too; `ws`
+        `http`, `ws` and `console` are addresses to listen on: `HOST:PORT`, or only a
+        port, which other machines cannot reach. `http` serves WebSocket too; `ws`
         serves nothing else. `console` is a page for people that shows every message;
         its address is printed to stderr.
 
@@ -166,7 +183,7 @@ async def serve(
                 everything.deadline = trio.current_time() + server.grace
             everything.cancel()
         if not serving.is_set():
-            # A signal ended the lifespan's start. That is an end, not a failure to start.
+            # A signal arrived before. That is an orderly end, not a failure to start.
             task_status.started([])
 
 
@@ -221,7 +238,7 @@ class _Listeners:
         stopping: trio.Event,
         nursery: trio.Nursery,
     ) -> None:
-        self.urls: list[str] = []  # of what was started, except the console
+        self.urls: list[str] = []  # the endpoints
         self._server = server
         self._settings = settings
         self._stopping = stopping
@@ -283,7 +300,7 @@ async def _serve_stdio(
     claimed = nullcontext(stdio) if isinstance(stdio, tuple) else claim()
     with claimed as descriptors, trio.CancelScope() as everything:
         async with open_wire(*descriptors) as wire, trio.open_nursery() as nursery:
-            # Stopping is like the client's end of input: it gets what it is owed.
+            # Stopping acts as if the input had ended: replies are still sent.
             nursery.start_soon(after, stopping, wire.end_input)
             nursery.start_soon(wire.wind_up, everything, server.grace)
             await serve_conversation(server, wire, owner(), transport="stdio")

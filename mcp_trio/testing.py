@@ -33,9 +33,9 @@ async def connect(
 ) -> AsyncIterator[Client]:
     """Connect a client to a server in the same process, and open its session.
 
-    `principal` is who the client is; by default the owner of the process, who may use
-    everything. `capabilities` are the client's. `answer` is an async function from the
-    method and the parameters of a server's request to its result.
+    `principal` is the client's principal: by default the owner of the process, with
+    every scope. `capabilities` are the client's. `answer` is an async function that
+    takes the method and the parameters of a server's request, and returns the result.
 
     async with connect(server, revision=...) as client:
         result = await client.call_tool("get_weather", {"location": "New York"})

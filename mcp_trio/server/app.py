@@ -1,8 +1,10 @@
 """Server: the tools, resources and prompts that a user registers, under one name.
 
-The classes behind the decorators are imported when they are first used, so that a
-server with tools alone does not load the rest.
+The classes behind the decorators are imported when they are first used, so a server
+that only has tools does not load the others.
 """
+
+from __future__ import annotations
 
 import inspect
 import os
@@ -40,28 +42,24 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 
-# The note on an exception that the lifespan raised, and not the program inside it.
+# The note on an exception that the lifespan raised, not the program inside it.
 LIFESPAN_FAILED = "raised by the server's lifespan"
 
 
 class Server(Generic[StateT]):
-    """Tools, resources and prompts under one name, for any number of clients.
+    """The base of `mcp_trio.Server`, whose docstring describes the arguments.
 
-    `pages` is the number of items on one page of a list (by default all are on one), or
-    a function that divides lists into pages. `limits` are the rate, concurrency and size
-    limits; `timeout` is the number of seconds for a function that has none of its own.
-    `grace` is the number of seconds that running requests get when the server stops.
-
-    `secret` signs the state that clients carry between two calls. Processes that serve
-    the same clients need the same secret, given here or as MCP_TRIO_SECRET.
-
-    `access` controls who may use the server over HTTP and WebSocket: an `Access`, or
-    only its async function from a token to a principal.
-
-    `lifespan` is an async generator function that yields once, for example a database
-    connection: see `Server.lifespan`. In `Server[State]`, `State` is the type of the
-    yielded value.
+    It has everything except the methods that serve.
     """
+
+    tools: Registry[ServerTool]
+    resources: Registry[ServerResource]
+    templates: Registry[ServerResource]
+    prompts: Registry[ServerPrompt]
+    # By the prompt's name or the template's URI, then by the argument's name.
+    completers: dict[str, dict[str, Completer]]
+    # Called with every message of the conversations that begin from now on.
+    on_message: MessageObserver | None
 
     def __init__(
         self,
@@ -98,16 +96,7 @@ class Server(Generic[StateT]):
         self.instructions = instructions
         self.use_profile(profile)
         self.subscriptions = Subscriptions()
-        changed = self.subscriptions.changed
-        paginate = pages if callable(pages) else in_pages_of(pages)
-        self.tools: Registry[ServerTool] = Registry("tool", paginate, changed)
-        self.resources: Registry[ServerResource]
-        self.resources = Registry("resource", paginate, changed)
-        self.templates: Registry[ServerResource]
-        self.templates = Registry("resource", paginate, changed)
-        self.prompts: Registry[ServerPrompt] = Registry("prompt", paginate, changed)
-        # By the prompt's name or the template's URI, then by the argument's name.
-        self.completers: dict[str, dict[str, Completer]] = {}
+        self._create_registries(pages)
         # The names of the tools that waited when they were last called.
         self.tools_that_wait: set[str] = set()
         limits = _with_timeout(limits or Limits(), timeout)
@@ -116,8 +105,7 @@ class Server(Generic[StateT]):
         self.event_log = EventLog()
         self.grace = grace
         self.is_running = False
-        # Called with every message of the conversations that begin from now on.
-        self.on_message: MessageObserver | None = None
+        self.on_message = None
         self.access = access if isinstance(access, Access | None) else Access(access)
         self._lifespan: Callable[[], AbstractAsyncContextManager[Any]] = nullcontext
         if lifespan is not None:
@@ -126,10 +114,19 @@ class Server(Generic[StateT]):
     def __repr__(self) -> str:
         return f"<Server {self.info.name!r}: {len(self.tools)} tools>"
 
-    def use_profile(self, profile: str | None) -> None:
-        """Serve the revisions of a profile; None stands for all revisions, unchanged.
+    def _create_registries(self, pages: int | Pages | None) -> None:
+        changed = self.subscriptions.changed
+        paginate = pages if callable(pages) else in_pages_of(pages)
+        self.tools = Registry("tool", paginate, changed)
+        self.resources = Registry("resource", paginate, changed)
+        self.templates = Registry("resource", paginate, changed)
+        self.prompts = Registry("prompt", paginate, changed)
+        self.completers = {}
 
-        Conversations that have begun keep theirs.
+    def use_profile(self, profile: str | None) -> None:
+        """Serve the revisions of a profile, or with None all revisions.
+
+        Conversations that have begun keep their revision.
         """
         if profile is None:
             served = REVISIONS
@@ -141,7 +138,7 @@ class Server(Generic[StateT]):
         self.revisions = Revisions(self.info, self.instructions, served)
 
     def use_limits(self, limits: Limits) -> None:
-        """Apply these limits from now on. What clients have used so far is forgotten."""
+        """Apply these limits from now on, and forget what clients have used so far."""
         self.environment.limits = limits
         self.limiter = Limiter(limits)
 
@@ -192,9 +189,10 @@ class Server(Generic[StateT]):
         max_result: int | None = None,
         scopes: Iterable[str] = NO_SCOPES,
     ) -> F | Callable[[F], F]:
-        """Register the decorated function as a tool: `@server.tool` or `@server.tool(...)`.
+        """Register the decorated function as a tool.
 
-        The options are those of `add_tool`.
+        Use it as `@server.tool` or as `@server.tool(...)`, with the options of
+        `add_tool`.
         """
 
         def register(function: F) -> F:
@@ -287,7 +285,10 @@ class Server(Generic[StateT]):
         annotations: Annotations | None = None,
         meta: Json | None = None,
     ) -> Callable[[F], F]:
-        """Register the decorated function as a resource. The options are those of `add_resource`."""
+        """Register the decorated function as a resource.
+
+        The options are those of `add_resource`.
+        """
         if not isinstance(uri, str):
             raise TypeError(
                 "server.resource wants a URI first, as in "
@@ -362,15 +363,15 @@ class Server(Generic[StateT]):
         """Tell the clients that subscribed to a resource that its contents changed."""
         self.subscriptions.changed("resources", uri)
 
-    def find_resource(self, uri: str) -> "ServerResource":
-        """Return the resource with this URI, or else the first template that matches it.
+    def find_resource(self, uri: str) -> ServerResource:
+        """Return the resource with this URI, else the first template that matches it.
 
-        Raises ResourceNotFound if there is none.
+        Raises ResourceNotFound if nothing matches.
         """
         resource = self.resources.get(uri)
         if resource is not None:
             return resource
-        # A copy, as another thread may add a template meanwhile.
+        # A copy, because another thread may add a template during the loop.
         for template in list(self.templates.values()):
             if template.template.match(uri) is not None:
                 return template
@@ -402,9 +403,10 @@ class Server(Generic[StateT]):
         icons: list[Icon] | None = None,
         meta: Json | None = None,
     ) -> F | Callable[[F], F]:
-        """Register the decorated function as a prompt: `@server.prompt` or `@server.prompt(...)`.
+        """Register the decorated function as a prompt.
 
-        The options are those of `add_prompt`.
+        Use it as `@server.prompt` or as `@server.prompt(...)`, with the options of
+        `add_prompt`.
         """
 
         def register(function: F) -> F:
@@ -456,10 +458,11 @@ class Server(Generic[StateT]):
     # Completion
 
     def complete(self, of: str, argument: str) -> Callable[[F], F]:
-        """Register what completes an argument of a prompt, or a variable of a template.
+        """Register a function that completes an argument while a user types it.
 
-        `of` is the prompt's name or the template's URI. The function takes what the user
-        has typed so far; if it has a second parameter, also the other arguments, by name.
+        `of` is the name of a prompt or the URI of a resource template. The function
+        takes the text so far. If it has a second parameter, that is a dictionary of the
+        other arguments.
         """
 
         def register(function: F) -> F:
@@ -501,8 +504,8 @@ class Server(Generic[StateT]):
         """Register an async generator function that runs around everything else.
 
         It is entered once per process, before the first request, and left when the
-        server has stopped. What it yields is `ctx.lifespan`. It may take the server as
-        its one argument.
+        server has stopped. Functions get the yielded value as `ctx.lifespan`. The
+        lifespan may take one argument, the server.
         """
         self._set_lifespan(function)
         return function
@@ -526,7 +529,8 @@ class Server(Generic[StateT]):
     async def running(self) -> AsyncIterator[None]:
         """Accept conversations, within the lifespan, for as long as this is entered.
 
-        Entered again meanwhile, this does nothing: the first to enter must leave last.
+        Entering it again while the server runs does nothing. The first to enter must
+        leave last.
         """
         if self.is_running:
             yield
@@ -550,7 +554,7 @@ class Server(Generic[StateT]):
             self.environment.lifespan_value = None
             self.is_running = False
 
-    # For those who run the server
+    # For the transports and the handlers
 
     def features(self) -> dict[str, Json]:
         """Return the server's capabilities, as the newest revision names them."""

@@ -123,7 +123,7 @@ class Elicit(Question[Elicited[T]]):
     def params(self, revision: Revision) -> Json:
         """Return the message and the form's schema."""
         form: Any = self.schema
-        # The revision that added questions by URL also added lists and defaults in forms.
+        # The revision that added questions by URL also added lists to forms.
         has_lists = "url" in revision.table[self.method]
         return {
             "mode": "form",
@@ -132,7 +132,7 @@ class Elicit(Question[Elicited[T]]):
         }
 
     def allowed_by(self, capability: Json) -> bool:
-        """Return whether the client shows forms. An empty capability means that it does."""
+        """Return whether the client shows forms, as an empty capability says too."""
         return "form" in capability or "url" not in capability
 
     def read(self, answer: Raw) -> Elicited[T]:
@@ -147,7 +147,7 @@ class Elicit(Question[Elicited[T]]):
 class ElicitUrl(Question[Elicited[None]]):
     """A page for the user to visit.
 
-    Use it for what must not pass through the client, such as a login or a payment.
+    Use it where the client must not see the data, such as a login or a payment.
     """
 
     method = "elicitation/create"
@@ -260,7 +260,7 @@ class ClientRequests:
         return answers
 
     async def once(self, key: str, step: Callable[[], Awaitable[T]]) -> T:
-        """Do a step, or return the JSON of what it returned when it was first done."""
+        """Do a step, or return the JSON of its result from when it was first done."""
         if key not in self._state.done:
             self._state.done[key] = Raw(json.encode(await step()))
         done: T = json.decode(self._state.done[key])
@@ -292,7 +292,7 @@ class ClientRequests:
             ) from None
 
     def _recall(self, question: Question[Any]) -> Any:
-        """Return the answer if the client has brought it; else note the question as open."""
+        """Return the answer, or note that the question is open."""
         params = question.params(self._revision)
         request = self._revision.input_request(question.method, params)
         self._count += 1
@@ -344,9 +344,10 @@ class ClientRequests:
 
 
 def _digest(request: Request) -> str:
-    """Return what tells this request from others.
+    """Return a digest that distinguishes this request from others.
 
-    It depends on whose request it is, on the method, and on what the method is about.
+    It covers the principal, the method, and the tool, prompt or resource with its
+    arguments.
     """
     about: Json = {"arguments": {}, **json.decode(request.call.raw)}
     parts = [

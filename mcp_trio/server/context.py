@@ -16,8 +16,8 @@ from ..protocol.types import Json, PromptMessage, Tool
 from .request import Request
 
 if TYPE_CHECKING:
-    # With a default, `Server` and `Context` alone stand for `Server[Any]` and
-    # `Context[Any]`. Type checkers bring this module along; nothing imports it here.
+    # The default makes a plain `Server` mean `Server[Any]`, and `Context` mean
+    # `Context[Any]`. Type checkers know this module even if it is not installed.
     from typing_extensions import TypeVar as TypeVarWithDefault
 
     from .client_requests import ClientRequests, Elicited, Question, Root, Sampled
@@ -35,19 +35,22 @@ class Context(Generic[StateT]):
     A function gets one through a parameter annotated with this class, or with
     `Context[State]`, where `State` is the type of the lifespan's value. The parameter
     is not part of the function's schema.
-
-    `revision` is the protocol revision that the request is served in. `lifespan` is the
-    value that the server's lifespan yielded. `principal` is on whose behalf the request
-    was made: over stdio the owner of the process, over HTTP the owner of the token, and
-    None if the server requires no token.
     """
+
+    # The protocol revision that the request is served in.
+    revision: str
+    # Who makes the request: over stdio the owner of the process, over HTTP the owner of
+    # the token, and None if the server requires no token.
+    principal: Principal | None
+    # The value that the server's lifespan yielded.
+    lifespan: StateT
 
     def __init__(self, request: Request) -> None:
         self._request = request
         self._progress = -inf
-        self.revision: str = request.call.revision.name
-        self.principal: Principal | None = request.principal
-        self.lifespan: StateT = request.environment.lifespan_value
+        self.revision = request.call.revision.name
+        self.principal = request.principal
+        self.lifespan = request.environment.lifespan_value
 
     @property
     def meta(self) -> Json:
@@ -60,7 +63,7 @@ class Context(Generic[StateT]):
     ) -> None:
         """Report progress, if the client asked for it.
 
-        A report in which `done` has not increased is not sent.
+        The report is sent only if `done` has increased.
         """
         token = self._request.call.params.meta.progress_token
         if token is not msgspec.UNSET and self._progress < done < inf:
@@ -118,7 +121,8 @@ class Context(Generic[StateT]):
     ) -> "Elicited[None]":
         """Ask the user to visit a page.
 
-        If the answer is accepted, the user agreed to visit it, and may not be done there.
+        An accepted answer means that the user agreed to visit it, and may not have
+        finished there.
         """
         from .client_requests import ElicitUrl
 

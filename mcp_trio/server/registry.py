@@ -22,14 +22,14 @@ MOST_KEPT = 100
 # Divides a list into pages: takes all items and the cursor of a page, and returns the
 # items on that page and the cursor of the next page, None on the last page.
 #
-# Each item comes with a number. It keeps its number while others are added and removed.
+# Each item has a number, which does not change when others are added and removed.
 Pages = Callable[
     [Sequence[tuple[int, Any]], str | None], tuple[Sequence[Any], str | None]
 ]
 
 
 class Registry(dict[str, T]):
-    """A server's features of one kind, by name, in the order in which they were added.
+    """A server's features of one kind, by name, in the order of registration.
 
     Any thread may add and remove features. This is why loops run over a copy.
     """
@@ -40,8 +40,8 @@ class Registry(dict[str, T]):
         self._pages = pages
         self._changed = changed
         self._numbers = count(1)
-        # First pages as they are sent, by revision; with the principal's scopes if
-        # those decide what is listed.
+        # Encoded first pages, by revision, and by the principal's scopes if any
+        # feature requires scopes.
         self._encoded: dict[Revision | tuple[Revision, frozenset[str]], bytes] = {}
         # Every scope that one of the features requires.
         self.scopes = NO_SCOPES
@@ -117,7 +117,7 @@ class Registry(dict[str, T]):
     def _encode_page(
         self, revision: Revision, key: str, cursor: str | None, held: frozenset[str]
     ) -> bytes:
-        """Encode the page at a cursor, of what a principal with these scopes may use."""
+        """Encode the page at a cursor, for a principal with these scopes."""
         items: Sequence[T] = [
             item for item in list(self.values()) if item.scopes <= held
         ]
@@ -130,7 +130,7 @@ class Registry(dict[str, T]):
 
 
 def _held(principal: Principal | None, scopes: frozenset[str]) -> frozenset[str]:
-    """Return which of the scopes a principal has. Without a principal it is none."""
+    """Return which of the scopes a principal has."""
     return NO_SCOPES if principal is None else principal.held(scopes)
 
 

@@ -1,4 +1,4 @@
-"""Feature: a registered function, the base of tools, resources, prompts and completers."""
+"""Feature: the base of tools, resources, prompts and completers."""
 
 import inspect
 from collections.abc import Awaitable, Mapping
@@ -20,13 +20,13 @@ from ..worker_threads import WorkerThreads
 class Feature:
     """A function that requests run: `async def` in the event loop, `def` in a thread.
 
-    `kind` is the name of the decorator that registers it. `name` is what it is known by
-    among its kind.
+    `kind` is the name of the decorator that registers it, such as "tool". `name` is
+    unique among the features of this kind.
     """
 
     listed: Model  # as the protocol's lists show it
-    number: int  # its position in the order in which its kind was added
-    scopes = NO_SCOPES  # what a principal needs to use it, and to see it
+    number: int  # counts the features of its kind; pages are cut by it
+    scopes = NO_SCOPES  # required to use it, and to see it
     timeout: float | None = None
 
     def __init__(
@@ -53,7 +53,7 @@ class Feature:
         self._is_async = _is_async(function)
 
     def require_string_arguments(self) -> None:
-        """Check that every argument can be a string, as in the protocol they all are."""
+        """Check that every argument can be a string, as the protocol sends strings."""
         for name, schema in self.properties.items():
             options = schema.get("anyOf", [schema])
             if not any(option.get("type", "string") == "string" for option in options):

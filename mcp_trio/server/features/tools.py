@@ -126,7 +126,7 @@ class ServerTool(Feature):
 def _content(value: Any, is_content: bool) -> list[model.Content] | None:
     """Return a value as content blocks, or None if it is neither text nor content.
 
-    None is no content at all. An empty list is content if the annotation says so.
+    The value None has no blocks. An empty list counts as content if `is_content`.
     """
     if value is None:
         return []

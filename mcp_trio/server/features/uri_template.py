@@ -39,7 +39,7 @@ class UriTemplate:
         self._pattern = _pattern(literals)
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """Return the variables' values, percent-decoded; None if the URI does not match."""
+        """Return the variables' decoded values, or None if the URI does not match."""
         found = self._pattern.match(uri)
         if found is None:
             return None
