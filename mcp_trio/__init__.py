@@ -1,6 +1,6 @@
 """mcp_trio: a minimal Model Context Protocol server on trio."""
 
-import typing
+from typing import TYPE_CHECKING
 
 from .auth.access import Access as Access
 from .auth.principal import Principal as Principal
@@ -30,7 +30,7 @@ from .server.exceptions import AskFailed as AskFailed
 from .server.exceptions import ToolError as ToolError
 from .server.limits import Limits as Limits
 
-if typing.TYPE_CHECKING:
+if TYPE_CHECKING:
     from .auth.jwt import jwt as jwt
     from .auth.token_file import token_file as token_file
     from .server.client_requests import Elicit as Elicit
@@ -44,9 +44,49 @@ if typing.TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+__all__ = [
+    "Access",
+    "Annotations",
+    "AskFailed",
+    "Audio",
+    "BlobContents",
+    "Completion",
+    "Context",
+    "Elicit",
+    "ElicitUrl",
+    "Elicited",
+    "EmbeddedResource",
+    "Icon",
+    "Image",
+    "InvalidParams",
+    "Limits",
+    "MissingClientCapability",
+    "Principal",
+    "PromptMessage",
+    "PromptResult",
+    "ProtocolError",
+    "Question",
+    "ResourceLink",
+    "ResourceNotFound",
+    "Root",
+    "Roots",
+    "Sample",
+    "Sampled",
+    "Server",
+    "Text",
+    "TextContents",
+    "Tool",
+    "ToolAnnotations",
+    "ToolError",
+    "ToolResult",
+    "UrlElicitationRequired",
+    "jwt",
+    "token_file",
+]
+
 # Public names that most servers do without, and their modules. They are imported when
 # they are first used.
-_LATER = {
+_DEFERRED = {
     "Elicit": "server.client_requests",
     "ElicitUrl": "server.client_requests",
     "Elicited": "server.client_requests",
@@ -58,16 +98,15 @@ _LATER = {
     "jwt": "auth.jwt",
     "token_file": "auth.token_file",
 }
-# Every class that is imported here is public.
-__all__ = [
-    *_LATER,
-    *(name for name, thing in globals().items() if isinstance(thing, type)),
-]
 
+# Type checkers must not see this function: to them, every name would exist.
+if not TYPE_CHECKING:
 
-def __getattr__(name: str) -> typing.Any:
-    if name in _LATER:
+    def __getattr__(name: str) -> object:
+        """Import a deferred name when it is first used."""
+        if name not in _DEFERRED:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
-        return getattr(import_module(f".{_LATER[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = import_module(f".{_DEFERRED[name]}", __name__)
+        return getattr(module, name)

@@ -1,49 +1,125 @@
-"""The one nursery: transports start, signals, drain, stop."""
+"""The public Server, and serving it: transports, signals and the orderly end."""
 
 import gc
 import signal
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import trio
+from msgspec import Struct
 
 from .auth.principal import owner
 from .server import app
+from .server.context import StateT
 from .server.serve_conversation import serve_conversation
 from .transports.address import parse_address
+from .transports.http.settings import HttpSettings
 
 if TYPE_CHECKING:
     from .transports.http.asgi import Application
 
-# How many objects are made before the collector looks for circles among them, and how often it looks at older ones.
-# Ten thousand requests that wait are half a million objects, none of them to be freed: to look through them again and
-# again, as is done by default, would be half of what such a request costs.
-COLLECT = (3_000, 10, 50)
+HttpEngine = Literal["native", "hypercorn"]
+
+# When Python's garbage collector runs: after how many new objects, and how often it
+# looks at older ones. Ten thousand waiting requests are half a million objects that
+# cannot be freed. With the default thresholds the collector looks through them again
+# and again, which takes half of the time that such a request costs.
+GC_THRESHOLD = (3_000, 10, 50)
 
 
-class Server(app.Server):
-    """Tools, resources and prompts under one name, served to any number of clients."""
+class Server(app.Server[StateT]):
+    """Tools, resources and prompts under one name, for any number of clients.
 
-    async def serve(self, **where: Any) -> None:
-        """Serve until the input ends or the process is told to stop.
+    `pages` is the number of items on one page of a list (by default all are on one), or
+    a function that divides lists into pages. `limits` bounds the rate of calls, their
+    number at once, and the size of results. `timeout` is the number of seconds that a
+    function may take, unless it has a timeout of its own. `grace` is the number of
+    seconds that running requests get when the server stops.
 
-        `console=8080` adds a page for people. With `http` go `path`, `allowed_hosts`,
-        `allowed_origins`, `cors` and `tls=(certificate, key)`.
+    `secret` signs the state that clients carry between two calls. Processes that serve
+    the same clients need the same secret, given here or as MCP_TRIO_SECRET.
+
+    `access` controls who may use the server over HTTP and WebSocket: an `Access`, or
+    only its async function from a token to a principal.
+
+    `lifespan` is an async generator function that yields once, for example a database
+    connection: see `Server.lifespan`. In `Server[State]`, `State` is the type of the
+    yielded value.
+    """
+
+    async def serve(
+        self,
+        *,
+        stdio: bool | tuple[int, int] = False,
+        http: str | int | None = None,
+        ws: str | int | None = None,
+        console: str | int | None = None,
+        http_engine: HttpEngine = "native",
+        path: str = "/mcp",
+        allowed_hosts: Iterable[str] = (),
+        allowed_origins: Iterable[str] = (),
+        cors: bool = False,
+        tls: tuple[str, str] | None = None,
+        task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Serve on any number of transports, until the input ends or a signal arrives.
+
+        `stdio` is True, or the two file descriptors to use in place of standard input
+        and output. Once the input ends, the server stops.
+
+        `http`, `ws` and `console` are addresses to listen on: `HOST:PORT`, or only a
+        port, which other machines cannot reach. `http` serves WebSocket too; `ws`
+        serves nothing else. `console` is a page for people that shows every message;
+        its address is printed to stderr.
+
+        The other options are for `http` and `ws`. `path` is the endpoint's path.
+        `allowed_hosts` and `allowed_origins` are accepted in addition to those of this
+        machine; `cors` allows every origin. `tls` is the file of a certificate and the
+        file of its key. `http_engine` is "native" or "hypercorn", which has HTTP/2.
+
+        Started with `nursery.start`, this returns the URLs once all are served.
         """
-        await serve(self, **where)
+        await serve(
+            self,
+            stdio=stdio,
+            http=http,
+            ws=ws,
+            console=console,
+            http_engine=http_engine,
+            path=path,
+            allowed_hosts=allowed_hosts,
+            allowed_origins=allowed_origins,
+            cors=cors,
+            tls=tls,
+            task_status=task_status,
+        )
 
-    def asgi(self, path: str = "/mcp", **options: Any) -> "Application":
+    def asgi(
+        self,
+        path: str = "/mcp",
+        *,
+        allowed_hosts: Iterable[str] = (),
+        allowed_origins: Iterable[str] = (),
+        cors: bool = False,
+    ) -> "Application":
         """Return an ASGI 3 application that serves what `serve` serves over HTTP.
 
         `path` is the endpoint's path as clients see it. An application that mounts it
-        must enter `server.running()` in its own lifespan.
+        must enter `server.running()` in its own lifespan. The other options are those
+        of `serve`.
         """
         from .transports.http.asgi import Application
 
-        return Application(self, path, **options)
+        settings = HttpSettings(
+            path=path,
+            allowed_hosts=allowed_hosts,
+            allowed_origins=allowed_origins,
+            cors=cors,
+        )
+        return Application(self, settings)
 
     def run(self) -> None:
         """Serve on standard input and output, from a program that is not async."""
@@ -53,132 +129,189 @@ class Server(app.Server):
                 "Server.run() starts a loop in the main thread, as signals come there; "
                 "where one runs already: await server.serve(stdio=True)"
             )
-        trio.run(lambda: self.serve(stdio=True))
+        trio.run(partial(self.serve, stdio=True))
+
+
+class _Places(Struct):
+    """Where a server is served."""
+
+    stdio: bool | tuple[int, int]
+    http: str | int | None
+    ws: str | int | None
+    console: str | int | None
+    http_engine: HttpEngine
+    settings: HttpSettings
 
 
 async def serve(
-    server: app.Server,
+    server: app.Server[Any],
     *,
     stdio: bool | tuple[int, int] = False,
     http: str | int | None = None,
     ws: str | int | None = None,
     console: str | int | None = None,
-    http_engine: str = "native",
+    http_engine: HttpEngine = "native",
+    path: str = "/mcp",
+    allowed_hosts: Iterable[str] = (),
+    allowed_origins: Iterable[str] = (),
+    cors: bool = False,
+    tls: tuple[str, str] | None = None,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
-    **options: Any,
 ) -> None:
-    """Serve until the input ends (where stdio is served: its owner is gone) or a signal comes; then stop in order.
-
-    Whoever has claimed standard input and output already gives the descriptors as `stdio`. `http` is `[HOST:]PORT`,
-    where WebSocket is served too; `ws` is a port for WebSocket alone. The options of `serve_http` go with both.
-    `http_engine` is native or hypercorn. `console` is where a page for people is served, which sees all messages; its
-    address goes to stderr. Started in a nursery, it gives the URLs that it serves.
-    """
+    """Serve a server; the options are those of `Server.serve`."""
     if not stdio and http is None and ws is None and console is None:
         raise ValueError("nothing to serve on: say stdio=True or http='127.0.0.1:8000'")
-    serving, stopping = trio.Event(), trio.Event()
-    gc.set_threshold(*COLLECT)  # the process is the server's, as are its signals
-
-    async def stop_on_signal() -> None:
-        """The first signal stops in order, a second one, or one that comes before anything is served, at once.
-
-        The next one kills: a tool or a lifespan that does not let itself be cancelled.
-        """
-        async for number in signals:
-            if stopping.is_set() or not serving.is_set():
-                nursery.cancel_scope.cancel()
-                signal.signal(number, signal.SIG_DFL)
-            stopping.set()
-
+    settings = HttpSettings(
+        path=path,
+        allowed_hosts=allowed_hosts,
+        allowed_origins=allowed_origins,
+        cors=cors,
+        tls=tls,
+    )
+    places = _Places(stdio, http, ws, console, http_engine, settings)
+    gc.set_threshold(*GC_THRESHOLD)  # the process is the server's, as are its signals
+    serving = trio.Event()
+    stopping = trio.Event()
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(stop_on_signal)
+            everything = nursery.cancel_scope
+            nursery.start_soon(_stop_on_signal, signals, serving, stopping, everything)
             async with server.running():
                 serving.set()
-                async with trio.open_nursery() as transports:
-                    urls: list[str] = []
-                    if (
-                        console is not None
-                    ):  # before the others, as it sees those that begin after it
-                        from .console.app import serve_console
-
-                        await transports.start(
-                            partial(
-                                serve_console,
-                                server,
-                                *parse_address(console),
-                                stopping=stopping,
-                            )
-                        )
-                    for scheme, place, engine in (
-                        ("http", http, http_engine),
-                        ("ws", ws, "websocket"),
-                    ):
-                        if place is not None:
-                            serves = _engine(engine, server, stopping)
-                            start = partial(
-                                serves,
-                                server,
-                                *parse_address(place),
-                                stopping=stopping,
-                                **options,
-                            )
-                            urls += [
-                                _url(scheme, *bound, **options)
-                                for bound in await transports.start(start)
-                            ]
-                    task_status.started(urls)
-                    if stdio:
-                        await _serve_stdio(server, stdio, stopping)
-                        stopping.set()
-                nursery.cancel_scope.deadline = (
-                    trio.current_time() + server.grace
-                )  # for the end of the lifespan
-            nursery.cancel_scope.cancel()
-        if (
-            not serving.is_set()
-        ):  # a signal came before: that is an end, no failure to start
+                await _run_transports(server, places, stopping, task_status)
+                # For the end of the lifespan.
+                everything.deadline = trio.current_time() + server.grace
+            everything.cancel()
+        if not serving.is_set():
+            # A signal arrived before. That is an orderly end, not a failure to start.
             task_status.started([])
 
 
-def _url(
-    scheme: str,
-    host: str,
-    port: int,
-    path: str = "/mcp",
-    tls: object = None,
-    **options: Any,
-) -> str:
-    name = f"[{host}]" if ":" in host else host
-    return f"{scheme}{'s' if tls else ''}://{name}:{port}/{path.strip('/')}"
+async def _stop_on_signal(
+    signals: AsyncIterator[int],
+    serving: trio.Event,
+    stopping: trio.Event,
+    everything: trio.CancelScope,
+) -> None:
+    """Stop in an orderly way at the first signal, and at once at the second.
+
+    A signal that arrives before anything is served stops at once too. The signal after
+    that has its default action, which ends the process even if a tool or a lifespan
+    does not let itself be cancelled.
+    """
+    async for number in signals:
+        if stopping.is_set() or not serving.is_set():
+            everything.cancel()
+            signal.signal(number, signal.SIG_DFL)
+        stopping.set()
 
 
-def _engine(
-    name: str, server: app.Server, stopping: trio.Event
-) -> Callable[..., Awaitable[None]]:
-    """What serves HTTP, or with the name `websocket` nothing but that."""
-    if name == "hypercorn":
-        from .transports.http.hypercorn_host import serve_hypercorn
+async def _run_transports(
+    server: app.Server[Any],
+    places: _Places,
+    stopping: trio.Event,
+    task_status: trio.TaskStatus[list[str]],
+) -> None:
+    """Run every transport until `stopping` is set and its requests have finished."""
+    async with trio.open_nursery() as nursery:
+        listeners = _Listeners(server, places.settings, stopping, nursery)
+        if places.console is not None:
+            # Before the others, as it shows only conversations that begin after it.
+            await listeners.start_console(places.console)
+        if places.http is not None:
+            await listeners.start_http(places.http, places.http_engine)
+        if places.ws is not None:
+            await listeners.start_websocket(places.ws)
+        task_status.started(listeners.urls)
+        if places.stdio:
+            await _serve_stdio(server, places.stdio, stopping)
+            stopping.set()
 
-        return serve_hypercorn
-    from .transports.http.server import serve_http
-    from .transports.websocket import serve_websocket
 
-    upgrade = partial(serve_websocket, server, stopping=stopping)
-    return partial(serve_http, upgrade=upgrade, upgrades_only=name == "websocket")
+class _Listeners:
+    """Starts the transports that listen on a port, in a nursery."""
+
+    def __init__(
+        self,
+        server: app.Server[Any],
+        settings: HttpSettings,
+        stopping: trio.Event,
+        nursery: trio.Nursery,
+    ) -> None:
+        self.urls: list[str] = []  # the endpoints
+        self._server = server
+        self._settings = settings
+        self._stopping = stopping
+        self._nursery = nursery
+
+    async def start_console(self, place: str | int) -> None:
+        """Serve the page for people."""
+        from .console.app import serve_console  # loads quart
+
+        host, port = parse_address(place)
+        start = partial(
+            serve_console, self._server, host, port, stopping=self._stopping
+        )
+        await self._nursery.start(start)
+
+    async def start_http(self, place: str | int, engine: HttpEngine) -> None:
+        """Serve HTTP. The native engine serves WebSocket beside it."""
+        if engine == "hypercorn":
+            from .transports.http.hypercorn_host import serve_hypercorn
+
+            await self._start("http", place, serve_hypercorn)
+        else:
+            await self._start("http", place, self._native(upgrades_only=False))
+
+    async def start_websocket(self, place: str | int) -> None:
+        """Serve WebSocket, and nothing else on its port."""
+        await self._start("ws", place, self._native(upgrades_only=True))
+
+    def _native(self, *, upgrades_only: bool) -> Callable[..., Awaitable[None]]:
+        from .transports.http.server import serve_http  # loads httptools
+        from .transports.websocket import serve_websocket  # loads wsproto
+
+        upgrade = partial(serve_websocket, self._server, stopping=self._stopping)
+        return partial(serve_http, upgrade=upgrade, upgrades_only=upgrades_only)
+
+    async def _start(
+        self, scheme: str, place: str | int, run: Callable[..., Awaitable[None]]
+    ) -> None:
+        host, port = parse_address(place)
+        start = partial(
+            run,
+            self._server,
+            host,
+            port,
+            stopping=self._stopping,
+            settings=self._settings,
+        )
+        for address in await self._nursery.start(start):
+            self.urls.append(_url(scheme, address, self._settings))
 
 
 async def _serve_stdio(
-    server: app.Server, stdio: bool | tuple[int, int], stopping: trio.Event
+    server: app.Server[Any], stdio: bool | tuple[int, int], stopping: trio.Event
 ) -> None:
+    """Serve one conversation on standard input and output, until its input ends."""
     from .transports.send_queue import after
     from .transports.stdio import claim, open_wire
 
     claimed = nullcontext(stdio) if isinstance(stdio, tuple) else claim()
     with claimed as descriptors, trio.CancelScope() as everything:
         async with open_wire(*descriptors) as wire, trio.open_nursery() as nursery:
-            # To stop is to act as if the client had ended its input: what it was owed, it gets.
+            # Stopping acts as if the input had ended: replies are still sent.
             nursery.start_soon(after, stopping, wire.end_input)
             nursery.start_soon(wire.wind_up, everything, server.grace)
             await serve_conversation(server, wire, owner(), transport="stdio")
             nursery.cancel_scope.cancel()
+
+
+def _url(scheme: str, address: tuple[str, int], settings: HttpSettings) -> str:
+    """Return the endpoint's URL at an address that is listened on."""
+    host, port = address
+    if ":" in host:
+        host = f"[{host}]"
+    if settings.tls is not None:
+        scheme += "s"
+    return f"{scheme}://{host}:{port}/{settings.path.strip('/')}"

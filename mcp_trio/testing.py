@@ -1,4 +1,4 @@
-"""For tests of one's own server: a client in the same process, without a byte on any wire; and replays of traces."""
+"""Testing a server: a client in the same process, and replays of traces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from .auth.principal import Principal, owner
-from .client.client import NEWEST, Client, talk, ungrouped
+from .client.client import NEWEST, Answer, Client, talk, ungrouped
+from .protocol.types import Json
 from .server.app import Server
 from .server.serve_conversation import serve_conversation
 from .transports.memory import memory_pair
@@ -23,25 +24,32 @@ __all__ = ["connect", "replay"]
 
 @asynccontextmanager
 async def connect(
-    server: Server,
+    server: Server[Any],
     revision: str = NEWEST,
     *,
     principal: Principal | None = None,
-    **options: Any,
+    capabilities: Json | None = None,
+    answer: Answer | None = None,
 ) -> AsyncIterator[Client]:
-    """A client of `server`, its session open. Options: `capabilities` and `answer`, for what the server may ask.
+    """Connect a client to a server in the same process, and open its session.
 
-    `principal` is who the client is; by default the owner of the process, who may use everything.
+    `principal` is the client's principal: by default the owner of the process, with
+    every scope. `capabilities` are the client's. `answer` is an async function that
+    takes the method and the parameters of a server's request, and returns the result.
 
     async with connect(server, revision=...) as client:
         result = await client.call_tool("get_weather", {"location": "New York"})
     """
     ours, theirs = memory_pair()
+    if principal is None:
+        principal = owner()
     with ungrouped():
         async with server.running(), trio.open_nursery() as nursery:
-            nursery.start_soon(serve_conversation, server, theirs, principal or owner())
+            nursery.start_soon(serve_conversation, server, theirs, principal)
             try:
-                async with talk(ours, revision, **options) as client:
+                async with talk(
+                    ours, revision, capabilities=capabilities, answer=answer
+                ) as client:
                     yield client
             finally:
                 await ours.aclose()
@@ -49,12 +57,16 @@ async def connect(
 
 
 async def replay(
-    trace: Path | str, server: Server | str, over: Transport = "stdio"
+    trace: Path | str, server: Server[Any] | str, over: Transport = "stdio"
 ) -> None:
-    """Replay a trace against a server, or the one that a SPEC names, loaded anew. Raises AssertionError: what differs.
+    """Replay a trace against a server, and check that it answers as recorded.
+
+    `server` is a server, or a SPEC such as "server.py:server", which is loaded for each
+    replay. Raises AssertionError with every difference.
 
     await replay("traces/weather.jsonl", server, over="http")
     """
+    # Deferred, as most tests replay nothing.
     from .trace.format import read
     from .trace.replay import Replay, ways
     from .trace.suite import Result, told

@@ -25,6 +25,7 @@ from mcp_trio.client.client import ungrouped
 from mcp_trio.client.event_parser import EventParser
 from mcp_trio.transports.http.hypercorn_host import serve_hypercorn
 from mcp_trio.transports.http.server import serve_http
+from mcp_trio.transports.http.settings import HttpSettings
 from mcp_trio.transports.websocket import serve_websocket
 
 HOSTS = {"native": serve_http, "hypercorn": serve_hypercorn}
@@ -151,17 +152,18 @@ async def guarded(
     server: Server | None = None,
     host: str = "native",
     token: str | None = A,
+    upgrades_only: bool = False,
     **options: Any,
 ) -> AsyncIterator[Bearer]:
     """A guarded server on loopback, reached with a token."""
     server = server or make_server(access=Access(verify))
     stopping = trio.Event()
+    given: dict[str, Any] = {"settings": HttpSettings(**options)}
     if host == "native":
-        options["upgrade"] = partial(serve_websocket, server, stopping=stopping)
+        given["upgrade"] = partial(serve_websocket, server, stopping=stopping)
+        given["upgrades_only"] = upgrades_only
     async with server.running(), trio.open_nursery() as nursery:
-        start = partial(
-            HOSTS[host], server, "127.0.0.1", 0, stopping=stopping, **options
-        )  # type: ignore[operator]
+        start = partial(HOSTS[host], server, "127.0.0.1", 0, stopping=stopping, **given)  # type: ignore[operator]
         ((_, port),) = await nursery.start(start)
         yield Bearer(Site(server, port, stopping), token)
         stopping.set()

@@ -10,8 +10,10 @@ import trio
 
 from mcp_trio import Context, Server
 from mcp_trio.client.event_parser import EventParser, ServerSentEvent
+from mcp_trio.transports.http.connection import Upgrade
 from mcp_trio.transports.http.hypercorn_host import serve_hypercorn
 from mcp_trio.transports.http.server import serve_http
+from mcp_trio.transports.http.settings import HttpSettings
 from mcp_trio.transports.websocket import serve_websocket
 
 VENDOR = "io.modelcontextprotocol/"
@@ -220,11 +222,19 @@ class Site:
 
 
 @asynccontextmanager
-async def site(server: Server, **options: Any) -> AsyncIterator[Site]:
+async def site(
+    server: Server, upgrade: Upgrade | None = None, **options: Any
+) -> AsyncIterator[Site]:
     stopping = trio.Event()
     async with server.running(), trio.open_nursery() as nursery:
         start = partial(
-            serve_http, server, "127.0.0.1", 0, stopping=stopping, **options
+            serve_http,
+            server,
+            "127.0.0.1",
+            0,
+            stopping=stopping,
+            upgrade=upgrade,
+            settings=HttpSettings(**options),
         )
         ((_, port),) = await nursery.start(start)
         yield Site(server, port, stopping)
@@ -237,6 +247,7 @@ HOSTS = ["native", "hypercorn"]
 @asynccontextmanager
 async def site_on(host: str, server: Server, **options: Any) -> AsyncIterator[Site]:
     """The same on either host, the native one with WebSockets as `serve` has them."""
+    settings = HttpSettings(**options)
     stopping = trio.Event()
     if host == "native":
         upgrade = partial(serve_websocket, server, stopping=stopping)
@@ -247,11 +258,16 @@ async def site_on(host: str, server: Server, **options: Any) -> AsyncIterator[Si
             0,
             stopping=stopping,
             upgrade=upgrade,
-            **options,
+            settings=settings,
         )
     else:
         start = partial(
-            serve_hypercorn, server, "127.0.0.1", 0, stopping=stopping, **options
+            serve_hypercorn,
+            server,
+            "127.0.0.1",
+            0,
+            stopping=stopping,
+            settings=settings,
         )
     async with server.running(), trio.open_nursery() as nursery:
         ((_, port),) = await nursery.start(start)

@@ -141,19 +141,19 @@ CASES: list[Case] = [
         "an unknown option",
         lambda s: s.tool(nmae="x")(function),
         TypeError,
-        "@server.tool has no option 'nmae'",
+        "Server.tool() got an unexpected keyword argument 'nmae'",
     ),
     (
         "an unknown option of a prompt",
         lambda s: s.prompt(nmae="x")(function),
         TypeError,
-        "@server.prompt has no",
+        "Server.prompt() got an unexpected keyword argument 'nmae'",
     ),
     (
         "a size of a prompt",
         lambda s: s.prompt(size=1)(function),
         TypeError,
-        "@server.prompt has no option 'size'",
+        "Server.prompt() got an unexpected keyword argument 'size'",
     ),
     (
         "a name that is a number",

@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "serve": {"auth", "console", "server", "transports"},
     "mcp_trio": {"auth", "protocol", "serve", "server"},
     "demo": {"mcp_trio"},
-    "testing": {"auth", "client", "server", "trace", "transports"},
+    "testing": {"auth", "client", "protocol", "server", "trace", "transports"},
     "cli": {
         *("auth", "bench", "client", "load_spec", "mcp_trio", "protocol", "serve"),
         *("server", "testing", "trace", "transports"),

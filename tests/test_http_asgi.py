@@ -37,6 +37,7 @@ from mcp_trio import Server
 from mcp_trio.cli.main import main
 from mcp_trio.serve import serve
 from mcp_trio.transports.http import asgi, hypercorn_host
+from mcp_trio.transports.http.settings import HttpSettings
 
 EVIL = "https://evil.example"
 
@@ -52,7 +53,7 @@ async def site(server: Server, **options: Any) -> AsyncIterator[Site]:
             "127.0.0.1",
             0,
             stopping=stopping,
-            **options,
+            settings=HttpSettings(**options),
         )
         ((_, port),) = await nursery.start(start)
         yield Site(server, port, stopping)

@@ -1,7 +1,8 @@
 """The lifespan is entered once a process, whoever comes and goes."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import trio
@@ -116,3 +117,45 @@ async def test_without_one_there_is_nothing_to_see() -> None:
 
     async with connect(server) as client:
         assert (await client.call_tool("value")).text == "None"
+
+
+class Database:
+    name = "the database"
+
+
+async def open_database() -> AsyncIterator[Database]:
+    yield Database()
+
+
+@asynccontextmanager
+async def database_of(server: Server[Database]) -> AsyncIterator[Database]:
+    yield Database()
+
+
+async def read(ctx: Context[Database]) -> str:
+    return ctx.lifespan.name
+
+
+async def read_maybe(ctx: "Context[Database] | None" = None) -> str:
+    return ctx.lifespan.name if ctx else "nothing"
+
+
+@pytest.mark.parametrize("lifespan", [open_database, database_of])
+@pytest.mark.parametrize("function", [read, read_maybe])
+async def test_the_constructor_takes_it_and_the_context_may_name_its_type(
+    lifespan: Callable[..., AsyncIterator[Database]], function: Callable[..., Any]
+) -> None:
+    server = Server("x", lifespan=lifespan)
+    server.add_tool(function, name="read")
+    async with connect(server) as client:
+        (tool,) = await client.list_tools()
+        assert tool["inputSchema"].get("properties", {}) == {}
+        assert (await client.call_tool("read")).text == "the database"
+
+
+def test_a_server_has_one_lifespan() -> None:
+    server = Server("x", lifespan=open_database)
+    with pytest.raises(ValueError, match="has a lifespan already"):
+        server.lifespan(open_database)
+    with pytest.raises(TypeError, match="on an async function that yields once"):
+        Server("x", lifespan=Database)  # type: ignore[arg-type]

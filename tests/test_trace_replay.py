@@ -30,6 +30,7 @@ from mcp_trio.trace.replay import (
     ways,
 )
 from mcp_trio.transports.http.server import serve_http
+from mcp_trio.transports.http.settings import HttpSettings
 
 OPENING, STATELESS = "2025-11-25", "2026-07-28"
 END = object()
@@ -834,7 +835,12 @@ async def test_a_url_is_asked_under_its_own_path(nursery):
     )
     async with server.running():
         start = partial(
-            serve_http, server, "127.0.0.1", 0, stopping=trio.Event(), path="/v2/mcp"
+            serve_http,
+            server,
+            "127.0.0.1",
+            0,
+            stopping=trio.Event(),
+            settings=HttpSettings(path="/v2/mcp"),
         )
         [(host, port)] = await nursery.start(start)
         done = await replay(over_http(*pinged), f"http://{host}:{port}/v2/mcp", "http")

@@ -1,24 +1,29 @@
-"""Server: what a user builds.
+"""Server: the tools, resources and prompts that a user registers, under one name.
 
-What makes tools, resources and prompts is imported with the first of them.
+The classes behind the decorators are imported when they are first used, so a server
+that only has tools does not load the others.
 """
+
+from __future__ import annotations
 
 import inspect
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import trio
 from msgspec.structs import replace
 
 from ..auth.access import Access, Verify
+from ..auth.principal import NO_SCOPES
 from ..protocol.errors import ResourceNotFound
 from ..protocol.revisions import PROFILES, REVISIONS, Revisions
 from ..protocol.session import Call
-from ..protocol.types import Icon, Implementation, Json
+from ..protocol.types import Annotations, Icon, Implementation, Json, ToolAnnotations
+from .context import StateT
 from .conversation import MessageObserver
 from .event_log import EventLog
 from .limiter import Limiter
@@ -35,19 +40,26 @@ if TYPE_CHECKING:
     from .features.tools import ServerTool
 
 F = TypeVar("F", bound=Callable[..., Any])
-# The note on what a lifespan has raised, other than what came from the program that it served.
+P = ParamSpec("P")
+
+# The note on an exception that the lifespan raised, not the program inside it.
 LIFESPAN_FAILED = "raised by the server's lifespan"
 
 
-class Server:
-    """Tools, resources and prompts under one name, served to any number of clients.
+class Server(Generic[StateT]):
+    """The base of `mcp_trio.Server`, whose docstring describes the arguments.
 
-    `pages` is how many items a list shows at a time (by default all), or a function that cuts it otherwise.
-    `limits` are what it lets in; `timeout`, which they have too, holds for every function that has none of its own.
-    `grace` is what running requests get to finish in when the server stops. `secret` seals what clients carry between
-    two calls; processes that stand in for one another need the same one (also from MCP_TRIO_SECRET). `access` controls
-    who may use it over HTTP and WebSocket: an `Access`, or just its async function from a token to a principal.
+    It has everything except the methods that serve.
     """
+
+    tools: Registry[ServerTool]
+    resources: Registry[ServerResource]
+    templates: Registry[ServerResource]
+    prompts: Registry[ServerPrompt]
+    # By the prompt's name or the template's URI, then by the argument's name.
+    completers: dict[str, dict[str, Completer]]
+    # Called with every message of the conversations that begin from now on.
+    on_message: MessageObserver | None
 
     def __init__(
         self,
@@ -66,20 +78,16 @@ class Server:
         grace: float = 5.0,
         secret: str | bytes | None = None,
         access: Access | Verify | None = None,
+        lifespan: (
+            Callable[..., AsyncIterator[StateT]]
+            | Callable[..., AbstractAsyncContextManager[StateT]]
+            | None
+        ) = None,
     ) -> None:
-        if not (name and isinstance(name, str)):
-            raise TypeError(
-                f"Server(name) wants a string, not {name!r}; tools go on with @server.tool"
-            )
-        for what, given, wanted in (
-            ("instructions", instructions, str | None),
-            ("secret", secret, str | bytes | None),
-            ("limits", limits, Limits | None),
-        ):
-            if not isinstance(given, wanted):
-                raise TypeError(
-                    f"Server({what}) wants {wanted}, not {type(given).__name__}"
-                )
+        _check_name(name)
+        _check_type("instructions", instructions, str | None)
+        _check_type("secret", secret, str | bytes | None)
+        _check_type("limits", limits, Limits | None)
         must_be_seconds(timeout, "Server(timeout)")
         must_be_seconds(grace, "Server(grace)", besides=0)
         self.info = Implementation(
@@ -88,191 +96,457 @@ class Server:
         self.instructions = instructions
         self.use_profile(profile)
         self.subscriptions = Subscriptions()
-        changed = self.subscriptions.changed
-        cut = pages if callable(pages) else in_pages_of(pages)
-        self.tools: Registry[ServerTool] = Registry("tool", cut, changed)
-        self.resources: Registry[ServerResource] = Registry("resource", cut, changed)
-        self.templates: Registry[ServerResource] = Registry("resource", cut, changed)
-        self.prompts: Registry[ServerPrompt] = Registry("prompt", cut, changed)
-        self.completers: dict[
-            str, dict[str, Completer]
-        ] = {}  # by what they complete, and the argument
+        self._create_registries(pages)
         # The names of the tools that waited when they were last called.
         self.tools_that_wait: set[str] = set()
-        secret = secret or os.environ.get("MCP_TRIO_SECRET") or secrets.token_bytes(32)
-        secret = secret.encode() if isinstance(secret, str) else secret
-        limits = limits or Limits()
-        limits = replace(limits, timeout=timeout or limits.timeout)
-        self.environment = Environment(limits, secret)
+        limits = _with_timeout(limits or Limits(), timeout)
+        self.environment = Environment(limits, _signing_secret(secret))
         self.limiter = Limiter(limits)
         self.event_log = EventLog()
         self.grace = grace
-        self._lifespan: Callable[[], AbstractAsyncContextManager[Any]] = nullcontext
         self.is_running = False
-        # Called with every message of the conversations that begin from now on.
-        self.on_message: MessageObserver | None = None
+        self.on_message = None
         self.access = access if isinstance(access, Access | None) else Access(access)
+        self._lifespan: Callable[[], AbstractAsyncContextManager[Any]] = nullcontext
+        if lifespan is not None:
+            self._set_lifespan(lifespan)
 
     def __repr__(self) -> str:
         return f"<Server {self.info.name!r}: {len(self.tools)} tools>"
 
+    def _create_registries(self, pages: int | Pages | None) -> None:
+        changed = self.subscriptions.changed
+        paginate = pages if callable(pages) else in_pages_of(pages)
+        self.tools = Registry("tool", paginate, changed)
+        self.resources = Registry("resource", paginate, changed)
+        self.templates = Registry("resource", paginate, changed)
+        self.prompts = Registry("prompt", paginate, changed)
+        self.completers = {}
+
     def use_profile(self, profile: str | None) -> None:
-        """Speak the revisions of a profile; None: all, as they are. Conversations that have begun stay as they are."""
-        if profile is not None and profile not in PROFILES:
-            raise ValueError(
-                f"profile {profile!r}: it is one of {', '.join(PROFILES)}, or none"
-            )
-        self.revisions = Revisions(
-            self.info, self.instructions, PROFILES[profile] if profile else REVISIONS
-        )
+        """Serve the revisions of a profile, or with None all revisions.
+
+        Conversations that have begun keep their revision.
+        """
+        if profile is None:
+            served = REVISIONS
+        elif profile in PROFILES:
+            served = PROFILES[profile]
+        else:
+            known = ", ".join(PROFILES)
+            raise ValueError(f"profile {profile!r}: it is one of {known}, or none")
+        self.revisions = Revisions(self.info, self.instructions, served)
 
     def use_limits(self, limits: Limits) -> None:
-        """Hold everybody to these limits from now on; what was used up of others is forgotten."""
+        """Apply these limits from now on, and forget what clients have used so far."""
         self.environment.limits = limits
         self.limiter = Limiter(limits)
 
-    @overload
-    def tool(self, function: F, /, **options: Any) -> F: ...
-    @overload
-    def tool(self, function: None = None, /, **options: Any) -> Callable[[F], F]: ...
-    def tool(self, function: Any = None, /, **options: Any) -> Any:
-        """Register a function as a tool, at any time; clients hear of it.
+    @property
+    def limits(self) -> Limits:
+        """The limits that apply to every client."""
+        return self.environment.limits
 
-        Options: name, title, description, annotations, icons, input_schema, output_schema, meta; what is not given is
-        read from the function. Besides what `Limits` has for all: timeout, rate, max_in_flight, max_result. For those
-        who lack one of the `scopes` there is no such tool.
-        """
-        if function is None:
-            return partial(self.tool, **options)
-        from .features.tools import ServerTool
-
-        self.tools.add(ServerTool(function, **options))
-        return function
-
-    add_tool = tool
-
-    def remove_tool(self, name: str) -> None:
-        """Take a tool away, at any time; clients hear of it."""
-        self.tools.remove(name)
-        self.tools_that_wait.discard(name)
-
-    def resource(self, uri: str, /, **options: Any) -> Callable[[F], F]:
-        """Register a function as what a URI reads as; `{name}` in the URI is the function's argument.
-
-        Options: name, title, description, mime_type, size, icons, annotations, meta.
-        """
-        if not isinstance(uri, str):
-            raise TypeError(
-                f"server.resource wants a URI first, as in @server.resource('notes://{{id}}'), not {uri!r}"
-            )
-        return lambda function: self.add_resource(uri, function, **options)
-
-    def add_resource(self, uri: str, function: F, **options: Any) -> F:
-        """Register a resource, at any time; clients hear of it. Options as for `resource`."""
-        from .features.resources import ServerResource
-
-        resource = ServerResource(uri, function, **options)
-        (self.templates if resource.template.names else self.resources).add(resource)
-        return function
-
-    def remove_resource(self, uri: str) -> None:
-        """Take a resource away, at any time; clients hear of it."""
-        (self.templates if uri in self.templates else self.resources).remove(uri)
-        self.completers.pop(uri, None)
-
-    def resource_updated(self, uri: str) -> None:
-        """Say that a resource's contents have changed; who subscribed to it hears of it."""
-        self.subscriptions.changed("resources", uri)
+    # Tools
 
     @overload
-    def prompt(self, function: F, /, **options: Any) -> F: ...
+    def tool(self, function: F, /) -> F: ...
     @overload
-    def prompt(self, function: None = None, /, **options: Any) -> Callable[[F], F]: ...
-    def prompt(self, function: Any = None, /, **options: Any) -> Any:
-        """Register a function as a prompt, at any time; clients hear of it.
+    def tool(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: ToolAnnotations | None = None,
+        icons: list[Icon] | None = None,
+        input_schema: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | None = None,
+        meta: Json | None = None,
+        timeout: float | None = None,
+        rate: str | None = None,
+        max_in_flight: int | None = None,
+        max_result: int | None = None,
+        scopes: Iterable[str] = NO_SCOPES,
+    ) -> Callable[[F], F]: ...
+    def tool(
+        self,
+        function: F | None = None,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: ToolAnnotations | None = None,
+        icons: list[Icon] | None = None,
+        input_schema: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | None = None,
+        meta: Json | None = None,
+        timeout: float | None = None,
+        rate: str | None = None,
+        max_in_flight: int | None = None,
+        max_result: int | None = None,
+        scopes: Iterable[str] = NO_SCOPES,
+    ) -> F | Callable[[F], F]:
+        """Register the decorated function as a tool.
 
-        Options: name, title, description, icons, meta.
-        """
-        if function is None:
-            return partial(self.prompt, **options)
-        from .features.prompts import ServerPrompt
-
-        self.prompts.add(ServerPrompt(function, **options))
-        return function
-
-    add_prompt = prompt
-
-    def remove_prompt(self, name: str) -> None:
-        """Take a prompt away, at any time; clients hear of it."""
-        self.prompts.remove(name)
-        self.completers.pop(name, None)
-
-    def complete(self, of: str, argument: str) -> Callable[[F], F]:
-        """Register what completes an argument of a prompt, or a variable of a resource's URI.
-
-        The function gets the value so far, and if it takes a second parameter, the other arguments by name.
+        Use it as `@server.tool` or as `@server.tool(...)`, with the options of
+        `add_tool`.
         """
 
         def register(function: F) -> F:
-            from .features.completion import Completer
+            return self.add_tool(
+                function,
+                name=name,
+                title=title,
+                description=description,
+                annotations=annotations,
+                icons=icons,
+                input_schema=input_schema,
+                output_schema=output_schema,
+                meta=meta,
+                timeout=timeout,
+                rate=rate,
+                max_in_flight=max_in_flight,
+                max_result=max_result,
+                scopes=scopes,
+            )
 
-            completed = self.prompts.get(of) or self.templates.get(of)
-            if completed is None:
-                raise ValueError(
-                    f"server.complete({of!r}): there is no such prompt or resource template; add it first"
-                )
-            if argument not in completed.properties:
-                raise ValueError(
-                    f"server.complete({of!r}, {argument!r}): it has {[*completed.properties] or 'none'}"
-                )
-            if argument in self.completers.get(of, ()):
-                raise ValueError(
-                    f"server.complete({of!r}, {argument!r}): this argument has a completer already"
-                )
-            self.completers.setdefault(of, {})[argument] = Completer(function, argument)
+        return register if function is None else register(function)
+
+    def add_tool(
+        self,
+        function: F,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: ToolAnnotations | None = None,
+        icons: list[Icon] | None = None,
+        input_schema: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | None = None,
+        meta: Json | None = None,
+        timeout: float | None = None,
+        rate: str | None = None,
+        max_in_flight: int | None = None,
+        max_result: int | None = None,
+        scopes: Iterable[str] = NO_SCOPES,
+    ) -> F:
+        """Register a function as a tool, at any time, and announce it to clients.
+
+        `name`, `description`, `input_schema` and `output_schema` are read from the
+        function's name, docstring and annotations if they are not given.
+
+        `timeout` and `max_result` replace those of `Limits` for this tool; `rate` and
+        `max_in_flight` apply in addition to those. The tool exists only for principals
+        that have all of the `scopes`.
+        """
+        from .features.tools import ServerTool
+
+        tool = ServerTool(
+            function,
+            name=name,
+            title=title,
+            description=description,
+            annotations=annotations,
+            icons=icons,
+            input_schema=input_schema,
+            output_schema=output_schema,
+            meta=meta,
+            timeout=timeout,
+            rate=rate,
+            max_in_flight=max_in_flight,
+            max_result=max_result,
+            scopes=scopes,
+        )
+        self.tools.add(tool)
+        return function
+
+    def remove_tool(self, name: str) -> None:
+        """Remove a tool, at any time, and announce it to clients."""
+        self.tools.remove(name)
+        self.tools_that_wait.discard(name)
+
+    # Resources
+
+    def resource(
+        self,
+        uri: str,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        icons: list[Icon] | None = None,
+        annotations: Annotations | None = None,
+        meta: Json | None = None,
+    ) -> Callable[[F], F]:
+        """Register the decorated function as a resource.
+
+        The options are those of `add_resource`.
+        """
+        if not isinstance(uri, str):
+            raise TypeError(
+                "server.resource wants a URI first, as in "
+                f"@server.resource('notes://{{id}}'), not {uri!r}"
+            )
+
+        def register(function: F) -> F:
+            return self.add_resource(
+                uri,
+                function,
+                name=name,
+                title=title,
+                description=description,
+                mime_type=mime_type,
+                size=size,
+                icons=icons,
+                annotations=annotations,
+                meta=meta,
+            )
+
+        return register
+
+    def add_resource(
+        self,
+        uri: str,
+        function: F,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        icons: list[Icon] | None = None,
+        annotations: Annotations | None = None,
+        meta: Json | None = None,
+    ) -> F:
+        """Register a function that reads a resource, at any time, and announce it.
+
+        A URI with variables, such as `notes://{id}`, is a resource template: the
+        function takes each variable as an argument. `size` is in bytes; a template has
+        none.
+        """
+        from .features.resources import ServerResource
+
+        resource = ServerResource(
+            uri,
+            function,
+            name=name,
+            title=title,
+            description=description,
+            mime_type=mime_type,
+            size=size,
+            icons=icons,
+            annotations=annotations,
+            meta=meta,
+        )
+        if resource.template.names:
+            self.templates.add(resource)
+        else:
+            self.resources.add(resource)
+        return function
+
+    def remove_resource(self, uri: str) -> None:
+        """Remove a resource or a template, at any time, and announce it to clients."""
+        if uri in self.templates:
+            self.templates.remove(uri)
+        else:
+            self.resources.remove(uri)
+        self.completers.pop(uri, None)
+
+    def resource_updated(self, uri: str) -> None:
+        """Tell the clients that subscribed to a resource that its contents changed."""
+        self.subscriptions.changed("resources", uri)
+
+    def find_resource(self, uri: str) -> ServerResource:
+        """Return the resource with this URI, else the first template that matches it.
+
+        Raises ResourceNotFound if nothing matches.
+        """
+        resource = self.resources.get(uri)
+        if resource is not None:
+            return resource
+        # A copy, because another thread may add a template during the loop.
+        for template in list(self.templates.values()):
+            if template.template.match(uri) is not None:
+                return template
+        raise ResourceNotFound(uri)
+
+    # Prompts
+
+    @overload
+    def prompt(self, function: F, /) -> F: ...
+    @overload
+    def prompt(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        icons: list[Icon] | None = None,
+        meta: Json | None = None,
+    ) -> Callable[[F], F]: ...
+    def prompt(
+        self,
+        function: F | None = None,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        icons: list[Icon] | None = None,
+        meta: Json | None = None,
+    ) -> F | Callable[[F], F]:
+        """Register the decorated function as a prompt.
+
+        Use it as `@server.prompt` or as `@server.prompt(...)`, with the options of
+        `add_prompt`.
+        """
+
+        def register(function: F) -> F:
+            return self.add_prompt(
+                function,
+                name=name,
+                title=title,
+                description=description,
+                icons=icons,
+                meta=meta,
+            )
+
+        return register if function is None else register(function)
+
+    def add_prompt(
+        self,
+        function: F,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        icons: list[Icon] | None = None,
+        meta: Json | None = None,
+    ) -> F:
+        """Register a function as a prompt, at any time, and announce it to clients.
+
+        `name` and `description` are read from the function's name and docstring if they
+        are not given; the prompt's arguments are the function's parameters.
+        """
+        from .features.prompts import ServerPrompt
+
+        prompt = ServerPrompt(
+            function,
+            name=name,
+            title=title,
+            description=description,
+            icons=icons,
+            meta=meta,
+        )
+        self.prompts.add(prompt)
+        return function
+
+    def remove_prompt(self, name: str) -> None:
+        """Remove a prompt, at any time, and announce it to clients."""
+        self.prompts.remove(name)
+        self.completers.pop(name, None)
+
+    # Completion
+
+    def complete(self, of: str, argument: str) -> Callable[[F], F]:
+        """Register a function that completes an argument while a user types it.
+
+        `of` is the name of a prompt or the URI of a resource template. The function
+        takes the text so far. If it has a second parameter, that is a dictionary of the
+        other arguments.
+        """
+
+        def register(function: F) -> F:
+            self._add_completer(of, argument, function)
             return function
 
         return register
 
-    def lifespan(self, function: F) -> F:
-        """Register an async generator function: entered once a process, its value is `ctx.lifespan`."""
+    def _add_completer(
+        self, of: str, argument: str, function: Callable[..., Any]
+    ) -> None:
+        from .features.completion import Completer
+
+        item = self.prompts.get(of) or self.templates.get(of)
+        if item is None:
+            raise ValueError(
+                f"server.complete({of!r}): there is no such prompt or resource "
+                "template; add it first"
+            )
+        where = f"server.complete({of!r}, {argument!r})"
+        if argument not in item.properties:
+            raise ValueError(f"{where}: it has {[*item.properties] or 'none'}")
+        if argument in self.completers.get(of, ()):
+            raise ValueError(f"{where}: this argument has a completer already")
+        completer = Completer(function, argument)
+        self.completers.setdefault(of, {})[argument] = completer
+
+    # The lifespan
+
+    @overload
+    def lifespan(
+        self, function: Callable[P, AsyncIterator[StateT]]
+    ) -> Callable[P, AsyncIterator[StateT]]: ...
+    @overload
+    def lifespan(
+        self, function: Callable[P, AbstractAsyncContextManager[StateT]]
+    ) -> Callable[P, AbstractAsyncContextManager[StateT]]: ...
+    def lifespan(self, function: Callable[P, Any]) -> Callable[P, Any]:
+        """Register an async generator function that runs around everything else.
+
+        It is entered once per process, before the first request, and left when the
+        server has stopped. Functions get the yielded value as `ctx.lifespan`. The
+        lifespan may take one argument, the server.
+        """
+        self._set_lifespan(function)
+        return function
+
+    def _set_lifespan(self, function: Callable[..., Any]) -> None:
         if not inspect.isasyncgenfunction(inspect.unwrap(function)):
             raise TypeError(
-                f"@server.lifespan goes on an async function that yields once, not on {function!r}"
+                "@server.lifespan goes on an async function that yields once, "
+                f"not on {function!r}"
             )
         if self._lifespan is not nullcontext:
             raise ValueError("this server has a lifespan already")
-        enter = (
-            asynccontextmanager(function)
-            if inspect.isasyncgenfunction(function)
-            else function
-        )
-        self._lifespan = partial(
-            enter, *[self] * len(inspect.signature(function).parameters)
-        )
-        return function
+        enter: Callable[..., AbstractAsyncContextManager[Any]] = function
+        if inspect.isasyncgenfunction(function):
+            enter = asynccontextmanager(function)
+        if inspect.signature(function).parameters:
+            enter = partial(enter, self)
+        self._lifespan = enter
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """While this is entered the server can be talked to; the lifespan lasts as long.
+        """Accept conversations, within the lifespan, for as long as this is entered.
 
-        Entered again meanwhile it does nothing more: whoever entered it first has to stay longest.
+        Entering it again while the server runs does nothing. The first to enter must
+        leave last.
         """
         if self.is_running:
             yield
             return
         self.is_running = True
         try:
-            async with self._lifespan() as self.environment.lifespan_value:
+            async with self._lifespan() as value:
+                self.environment.lifespan_value = value
                 self.subscriptions.token = trio.lowlevel.current_trio_token()
                 threads = WorkerThreads(self.limits.max_in_flight)
                 self.environment.worker_threads = threads
                 yield
                 self.subscriptions.token = None
         except Exception as error:
-            if (
-                self.subscriptions.token is None
-            ):  # else it comes from the program that is served
+            # With a token, the exception is from the program inside the lifespan.
+            if self.subscriptions.token is None:
                 error.add_note(LIFESPAN_FAILED)
             raise
         finally:
@@ -280,10 +554,18 @@ class Server:
             self.environment.lifespan_value = None
             self.is_running = False
 
-    @property
-    def limits(self) -> Limits:
-        """What the server lets in."""
-        return self.environment.limits
+    # For the transports and the handlers
+
+    def features(self) -> dict[str, Json]:
+        """Return the server's capabilities, as the newest revision names them."""
+        features: dict[str, Json] = {"tools": {"listChanged": True}, "logging": {}}
+        if self.resources or self.templates:
+            features["resources"] = {"subscribe": True, "listChanged": True}
+        if self.prompts:
+            features["prompts"] = {"listChanged": True}
+        if self.completers:
+            features["completions"] = {}
+        return features
 
     def note_that_it_waits(self, call: Call) -> None:
         """Remember that this call of a tool has waited."""
@@ -295,24 +577,26 @@ class Server:
         if call.method == "tools/call":
             self.tools_that_wait.discard(call.params.name)
 
-    def features(self) -> dict[str, Json]:
-        """The capabilities, as the newest revision names them."""
-        features: dict[str, Json] = {"tools": {"listChanged": True}, "logging": {}}
-        if self.resources or self.templates:
-            features["resources"] = {"subscribe": True, "listChanged": True}
-        if self.prompts:
-            features["prompts"] = {"listChanged": True}
-        if self.completers:
-            features["completions"] = {}
-        return features
 
-    def find_resource(self, uri: str) -> "ServerResource":
-        """What reads a URI: the resource of that name, else the first template that it matches."""
-        matching = (
-            template
-            for template in list(self.templates.values())
-            if template.template.match(uri) is not None
+def _check_name(name: object) -> None:
+    if not name or not isinstance(name, str):
+        raise TypeError(
+            f"Server(name) wants a string, not {name!r}; tools go on with @server.tool"
         )
-        if (found := self.resources.get(uri) or next(matching, None)) is None:
-            raise ResourceNotFound(uri)
-        return found
+
+
+def _check_type(option: str, value: object, expected: Any) -> None:
+    if not isinstance(value, expected):
+        given = type(value).__name__
+        raise TypeError(f"Server({option}) wants {expected}, not {given}")
+
+
+def _with_timeout(limits: Limits, timeout: float | None) -> Limits:
+    """Return the limits with this timeout; None keeps theirs."""
+    return limits if timeout is None else replace(limits, timeout=timeout)
+
+
+def _signing_secret(secret: str | bytes | None) -> bytes:
+    """Return the secret that was given, or the environment's, or a new one."""
+    chosen = secret or os.environ.get("MCP_TRIO_SECRET") or secrets.token_bytes(32)
+    return chosen.encode() if isinstance(chosen, str) else chosen

@@ -1,9 +1,11 @@
-"""Asking the client: for a user's input (elicitation), for a model's words (sampling), for its folders (roots).
+"""Questions to the client: elicitation, sampling and roots.
 
-One call serves both eras. Where the revision lets a server ask, the question travels at once and the function waits
-for the answer. Where it does not, the function ends here with `Unanswered`, the request is answered with the open
-questions and a sealed state, and when the client comes back with both, the function runs again from its top: what
-was answered before is found in the state, and `once` keeps a step from being done twice.
+The same call works in every revision. In some revisions a server may send requests: the
+question is sent at once, and the function waits for the answer. In the others the
+function ends with `Unanswered`, and its request is answered with the open questions and
+a signed state. When the client comes back with the answers and the state, the function
+runs again from its beginning. Answers that were given before are in the state, and
+`once` keeps a step from being done twice.
 """
 
 import time
@@ -13,7 +15,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from msgspec import UNSET, Raw, Struct, convert, json, structs
 
-from ..auth.principal import Owner
+from ..auth.principal import Owner, Principal
 from ..protocol import jsonrpc
 from ..protocol.errors import InvalidParams, MissingClientCapability
 from ..protocol.revisions import Revision
@@ -21,107 +23,132 @@ from ..protocol.types import Audio, Image, Json, PromptMessage, Text, Tool
 from .exceptions import AskFailed, Unanswered
 from .request import Request
 from .schema.forms import form_schema
-from .sealed_state import STATE_LIFETIME, State, seal, unseal
+from .sealed_state import STATE_LIFETIME, RequestState, seal, unseal
 
 T = TypeVar("T")
 
 
+# Answers
+
+
 class Elicited(Struct, Generic[T]):
-    """A user's answer to a form: `content` is what was entered, None unless the user accepted."""
+    """A user's answer. `content` is the filled-in form, None unless it was accepted."""
 
     action: Literal["accept", "decline", "cancel"]
     content: T | None = None
 
     @property
     def accepted(self) -> bool:
-        """Whether the user has answered."""
+        """Whether the user accepted."""
         return self.action == "accept"
 
 
 class Sampled(Struct, rename="camel"):
-    """What the client's model said; `content` is one piece of content, or several, as the client sent it."""
+    """A message of the client's model.
+
+    `content` is one content block, or a list of them, as the client sent it.
+    """
 
     role: str
     content: Json | list[Json]
     model: str
     stop_reason: str | None = None
 
+    def __post_init__(self) -> None:
+        if not all(isinstance(text, str) for text in self._texts()):
+            raise ValueError("$.content: the text of a text is no string")
+
     @property
     def text(self) -> str:
-        """The text in it, joined."""
-        pieces = self.content if isinstance(self.content, list) else [self.content]
-        return "".join(piece["text"] for piece in pieces if piece.get("type") == "text")
+        """The text of all text blocks, joined."""
+        return "".join(self._texts())
 
-    def __post_init__(self) -> None:
-        pieces = self.content if isinstance(self.content, list) else [self.content]
-        if not all(
-            isinstance(piece.get("text"), str)
-            for piece in pieces
-            if piece.get("type") == "text"
-        ):
-            raise ValueError("$.content: the text of a text is no string")
+    def _texts(self) -> list[Any]:
+        blocks = self.content if isinstance(self.content, list) else [self.content]
+        return [block.get("text") for block in blocks if block.get("type") == "text"]
 
 
 class Root(Struct):
-    """A folder (or another place) that the client lets the server work in."""
+    """A folder, or another place, that the client lets the server work in."""
 
     uri: str
     name: str | None = None
 
 
-class _Roots(Struct):
+class _RootsResult(Struct):
     roots: list[Root]
 
 
+# Questions
+
+
 class Question(Struct, Generic[T], kw_only=True, rename="camel"):
-    """Something to ask of the client. `key` names it where questions travel in results; by default a key is made."""
+    """A question to the client.
+
+    `key` names the question where questions are part of a result; by default a name is
+    made for it.
+    """
 
     method: ClassVar[str]
-    # What the client has to offer within the capability.
+    # What the client must declare within its capability.
     needs: ClassVar[Json] = {}
     key: str | None = None
 
     def params(self, revision: Revision) -> Json:
-        """The question as the revision has it. Raises ValueError where it cannot be put."""
+        """Return the parameters, as the revision has them.
+
+        Raises ValueError if the question cannot be asked in this revision.
+        """
         return {}
 
-    def allowed_by(self, offered: Json) -> bool:
-        """Whether a client that offers this within the capability can be asked."""
-        return all(name in offered for name in self.needs)
+    def allowed_by(self, capability: Json) -> bool:
+        """Return whether a client that declares this capability can be asked."""
+        return all(name in capability for name in self.needs)
 
     def read(self, answer: Raw) -> T:
-        """What the client's result says. Raises msgspec.ValidationError or ValueError."""
+        """Decode the client's result. Raises ValidationError or ValueError."""
         raise NotImplementedError
 
 
 class Elicit(Question[Elicited[T]]):
-    """A form for the user: its fields are those of `schema`, a flat dataclass, Struct or TypedDict."""
+    """A form for the user.
+
+    `schema` is a flat dataclass, Struct or TypedDict whose fields are the form's.
+    """
 
     method = "elicitation/create"
     message: str
     schema: type[T]
 
     def params(self, revision: Revision) -> Json:
+        """Return the message and the form's schema."""
         form: Any = self.schema
-        # Lists, and defaults in forms, came in one revision with questions by address.
-        asked = form_schema(form, lists="url" in revision.table[self.method])
-        return {"mode": "form", "message": self.message, "requestedSchema": asked}
+        # The revision that added questions by URL also added lists to forms.
+        has_lists = "url" in revision.table[self.method]
+        return {
+            "mode": "form",
+            "message": self.message,
+            "requestedSchema": form_schema(form, lists=has_lists),
+        }
 
-    def allowed_by(self, offered: Json) -> bool:
-        return "form" in offered or "url" not in offered
+    def allowed_by(self, capability: Json) -> bool:
+        """Return whether the client shows forms, as an empty capability says too."""
+        return "form" in capability or "url" not in capability
 
     def read(self, answer: Raw) -> Elicited[T]:
+        """Decode the form's fields."""
         elicited = json.decode(answer, type=Elicited[Any])
         if not elicited.accepted:
             return Elicited(elicited.action)
-        return Elicited(
-            "accept",
-            convert({} if elicited.content is None else elicited.content, self.schema),
-        )
+        fields = {} if elicited.content is None else elicited.content
+        return Elicited("accept", convert(fields, self.schema))
 
 
 class ElicitUrl(Question[Elicited[None]]):
-    """A page for the user to visit, for what must not pass through the client: a login, a payment."""
+    """A page for the user to visit.
+
+    Use it where the client must not see the data, such as a login or a payment.
+    """
 
     method = "elicitation/create"
     needs = {"url": {}}
@@ -130,6 +157,7 @@ class ElicitUrl(Question[Elicited[None]]):
     id: str
 
     def params(self, revision: Revision) -> Json:
+        """Return the message and the page's address."""
         if "url" not in revision.table[self.method]:
             raise ValueError(
                 f"protocol revision {revision.name} cannot send a user to a page"
@@ -142,11 +170,12 @@ class ElicitUrl(Question[Elicited[None]]):
         }
 
     def read(self, answer: Raw) -> Elicited[None]:
+        """Decode the user's action."""
         return Elicited(json.decode(answer, type=Elicited[Any]).action)
 
 
 class Sample(Question[Sampled]):
-    """A turn of the client's model."""
+    """A conversation for the client's model to continue."""
 
     method = "sampling/createMessage"
     messages: str | list[PromptMessage]
@@ -161,30 +190,26 @@ class Sample(Question[Sampled]):
     tool_choice: Json | None = None
 
     def params(self, revision: Revision) -> Json:
-        said = (
-            [PromptMessage("user", Text(self.messages))]
-            if isinstance(self.messages, str)
-            else self.messages
-        )
-        if wrong := [
-            message.content
-            for message in said
-            if not isinstance(message.content, Text | Image | Audio)
-        ]:
-            raise TypeError(
-                f"a message to sample from is Text, Image or Audio, not {type(wrong[0]).__name__}"
-            )
-        return {
-            **dict(
-                zip(self.__struct_encode_fields__, structs.astuple(self), strict=True)
-            ),
-            "messages": said,
-        }
+        """Return the messages and all options."""
+        messages = self.messages
+        if isinstance(messages, str):
+            messages = [PromptMessage("user", Text(messages))]
+        for message in messages:
+            if not isinstance(message.content, Text | Image | Audio):
+                given = type(message.content).__name__
+                raise TypeError(
+                    f"a message to sample from is Text, Image or Audio, not {given}"
+                )
+        names = self.__struct_encode_fields__
+        options = dict(zip(names, structs.astuple(self), strict=True))
+        return {**options, "messages": messages}
 
-    def allowed_by(self, offered: Json) -> bool:
-        return self.tools is None or "tools" in offered
+    def allowed_by(self, capability: Json) -> bool:
+        """Return whether the client samples, with tools if there are any."""
+        return self.tools is None or "tools" in capability
 
     def read(self, answer: Raw) -> Sampled:
+        """Decode the model's message."""
         return json.decode(answer, type=Sampled)
 
 
@@ -194,65 +219,67 @@ class Roots(Question[list[Root]]):
     method = "roots/list"
 
     def read(self, answer: Raw) -> list[Root]:
-        return json.decode(answer, type=_Roots).roots
+        """Decode the list of places."""
+        return json.decode(answer, type=_RootsResult).roots
+
+
+# Asking
 
 
 class ClientRequests:
-    """The questions of one request."""
+    """The questions that one request asks, and the answers so far."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
         self._revision: Any = request.call.revision
         self._count = 0
-        self._open: dict[str, Json] = {}
-        about: Json = {"arguments": {}, **json.decode(request.call.raw)}
-        # What tells this request from others: on whose behalf it comes, its method, and what it is about.
-        who = request.principal
-        name = (
-            None if who is None or isinstance(who, Owner) else who.name
-        )  # an owner is called otherwise elsewhere
-        chosen = [
-            name,
-            request.call.method,
-            *map(about.get, ("name", "uri", "arguments")),
-        ]
-        self._state = State(
-            sha256(json.encode(chosen, order="deterministic")).hexdigest(), expires=0
-        )
-        params, session = request.call.params, request.conversation.session
-        self._capabilities = (
-            session.capabilities if self._revision.opens else params.meta.capabilities
-        )
-        if not self._revision.opens and params.request_state is not UNSET:
-            self._state = self._opened(params.request_state)
-        if not self._revision.opens and params.input_responses is not UNSET:
+        self._open: dict[str, Json] = {}  # questions without an answer, by their keys
+        self._state = RequestState(_digest(request), expires=0)
+        if self._revision.opens:
+            self._capabilities = request.conversation.session.capabilities
+            return
+        params = request.call.params
+        self._capabilities = params.meta.capabilities
+        if params.request_state is not UNSET:
+            self._state = self._unsealed(params.request_state)
+        if params.input_responses is not UNSET:
             self._state.answers.update(params.input_responses)
 
     async def all(self, *questions: Question[T]) -> list[T]:
-        """The answers, in order. Raises MissingClientCapability, AskFailed, Unanswered."""
+        """Return the answers, in order.
+
+        Raises MissingClientCapability, AskFailed or Unanswered.
+        """
         for question in questions:
-            capability = question.method.partition("/")[
-                0
-            ]  # methods are named after theirs
-            offered = getattr(self._capabilities, capability)
-            asks = question.method in self._revision.asks and isinstance(offered, dict)
-            if not asks or not question.allowed_by(offered):
-                raise MissingClientCapability({capability: question.needs})
+            self._check_capability(question)
         if self._revision.opens:
             return [await self._ask_now(question) for question in questions]
-        answers = [self._recalled(question) for question in questions]
+        answers = [self._recall(question) for question in questions]
         if self._open:
             raise Unanswered(self._result)
         return answers
 
     async def once(self, key: str, step: Callable[[], Awaitable[T]]) -> T:
-        """What the step returned when it was done first, as JSON has it."""
+        """Do a step, or return the JSON of its result from when it was first done."""
         if key not in self._state.done:
             self._state.done[key] = Raw(json.encode(await step()))
         done: T = json.decode(self._state.done[key])
         return done
 
+    def _check_capability(self, question: Question[Any]) -> None:
+        # A method is named after the capability that it needs: sampling/createMessage.
+        name = question.method.partition("/")[0]
+        capability = getattr(self._capabilities, name)
+        is_known = question.method in self._revision.asks
+        if (
+            not is_known
+            or not isinstance(capability, dict)
+            or not question.allowed_by(capability)
+        ):
+            raise MissingClientCapability({name: question.needs})
+
     async def _ask_now(self, question: Question[T]) -> T:
+        """Send the question and wait for the answer."""
         params = question.params(self._revision)
         answer = await self._request.conversation.ask(
             question.method, params, self._request.channel, self._revision
@@ -264,21 +291,12 @@ class ClientRequests:
                 f"the client's answer to {question.method} is unusable: {problem}"
             ) from None
 
-    def _recalled(self, question: Question[Any]) -> Any:
-        """The answer, if it is there; else the question is noted as open.
-
-        A key that is made is the question's place and its digest: should the function ask otherwise when it runs
-        again, an old answer does not pass for one to the new question.
-        """
+    def _recall(self, question: Question[Any]) -> Any:
+        """Return the answer, or note that the question is open."""
+        params = question.params(self._revision)
+        request = self._revision.input_request(question.method, params)
         self._count += 1
-        request = self._revision.input_request(
-            question.method, question.params(self._revision)
-        )
-        digest = sha256(json.encode(request)).hexdigest()[:8]
-        key = (
-            question.key
-            or f"{self._count}-{question.method.partition('/')[0]}-{digest}"
-        )
+        key = question.key or self._make_key(question.method, request)
         if key not in self._state.answers:
             self._open[key] = request
             return None
@@ -289,19 +307,31 @@ class ClientRequests:
                 f"Invalid params: $.params.inputResponses['{key}']: {problem}"
             ) from None
 
+    def _make_key(self, method: str, request: Json) -> str:
+        """Return a key made of the question's position and its digest.
+
+        If the function asks something else when it runs again, the old answer is not
+        taken for an answer to the new question.
+        """
+        capability = method.partition("/")[0]
+        digest = sha256(json.encode(request)).hexdigest()[:8]
+        return f"{self._count}-{capability}-{digest}"
+
     def _result(self) -> bytes:
-        """The result with the open questions."""
+        """Return the result that holds the open questions."""
         self._state.expires = time.time() + STATE_LIFETIME
         sealed = seal(self._request.environment.secret, json.encode(self._state))
         return jsonrpc.encode(self._revision.input_required(self._open, sealed))
 
-    def _opened(self, sealed: str) -> State:
-        """What the client has brought back. Raises InvalidParams for a state that was not given for this request."""
+    def _unsealed(self, sealed: str) -> RequestState:
+        """Return the state that the client has brought back.
+
+        Raises InvalidParams if it was not given for this request.
+        """
         where = "Invalid params: $.params.requestState"
         try:
-            state = json.decode(
-                unseal(self._request.environment.secret, sealed), type=State
-            )
+            content = unseal(self._request.environment.secret, sealed)
+            state = json.decode(content, type=RequestState)
         except ValueError:
             raise InvalidParams(
                 f"{where}: not one that this server has given"
@@ -311,3 +341,27 @@ class ClientRequests:
         if state.expires < time.time():
             raise InvalidParams(f"{where}: has expired; begin again without it")
         return state
+
+
+def _digest(request: Request) -> str:
+    """Return a digest that distinguishes this request from others.
+
+    It covers the principal, the method, and the tool, prompt or resource with its
+    arguments.
+    """
+    about: Json = {"arguments": {}, **json.decode(request.call.raw)}
+    parts = [
+        _principal_name(request.principal),
+        request.call.method,
+        about.get("name"),
+        about.get("uri"),
+        about.get("arguments"),
+    ]
+    return sha256(json.encode(parts, order="deterministic")).hexdigest()
+
+
+def _principal_name(principal: Principal | None) -> str | None:
+    # The owner of a process has another name on another machine.
+    if principal is None or isinstance(principal, Owner):
+        return None
+    return principal.name

@@ -1,9 +1,9 @@
-"""What a tool, a resource or a prompt sees of the request that runs it, and how it may end but by returning."""
+"""Context: what a tool, a resource or a prompt sees of the request that runs it."""
 
 from collections.abc import Awaitable, Callable
 from functools import cached_property
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 import trio
@@ -12,131 +12,188 @@ from ..auth.principal import Principal
 from ..protocol.jsonrpc import encode
 from ..protocol.revisions.base import LEVELS
 from ..protocol.sanitize import strip_controls
-from ..protocol.types import Json, PromptMessage
+from ..protocol.types import Json, PromptMessage, Tool
 from .request import Request
 
 if TYPE_CHECKING:
+    # The default makes a plain `Server` mean `Server[Any]`, and `Context` mean
+    # `Context[Any]`. Type checkers know this module even if it is not installed.
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
     from .client_requests import ClientRequests, Elicited, Question, Root, Sampled
+
+    StateT = TypeVarWithDefault("StateT", default=Any)
+else:
+    StateT = TypeVar("StateT")
 
 T = TypeVar("T")
 
 
-class Context:
-    """A request's own: how far it is, what it has to say, whom it can ask.
+class Context(Generic[StateT]):
+    """The request that runs a function: its progress, its log, and its client.
 
-    A function gets one by a parameter annotated with this class; the parameter is no part of its schema. `revision` is
-    the protocol revision that serves the request; `lifespan`, what the server's lifespan has yielded; `principal`, on
-    whose behalf it comes: the owner of the process, or over HTTP whose token it is, and None where none is asked for.
+    A function gets one through a parameter annotated with this class, or with
+    `Context[State]`, where `State` is the type of the lifespan's value. The parameter
+    is not part of the function's schema.
     """
+
+    # The protocol revision that the request is served in.
+    revision: str
+    # Who makes the request: over stdio the owner of the process, over HTTP the owner of
+    # the token, and None if the server requires no token.
+    principal: Principal | None
+    # The value that the server's lifespan yielded.
+    lifespan: StateT
 
     def __init__(self, request: Request) -> None:
         self._request = request
         self._progress = -inf
-        self.revision: str = request.call.revision.name
-        self.principal: Principal | None = request.principal
-        self.lifespan: Any = request.environment.lifespan_value
+        self.revision = request.call.revision.name
+        self.principal = request.principal
+        self.lifespan = request.environment.lifespan_value
 
     @property
     def meta(self) -> Json:
-        """The request's `_meta`, as it came."""
+        """The request's `_meta`, as the client sent it."""
         meta: Json = msgspec.json.decode(self._request.call.raw).get("_meta", {})
         return meta
 
     async def progress(
         self, done: float, total: float | None = None, message: str | None = None
     ) -> None:
-        """Tell the client how far the request is, if it wants to know. What does not increase is not told."""
+        """Report progress, if the client asked for it.
+
+        The report is sent only if `done` has increased.
+        """
         token = self._request.call.params.meta.progress_token
         if token is not msgspec.UNSET and self._progress < done < inf:
             self._progress = done
-            known = total if total is not None and isfinite(total) else None
+            if total is not None and not isfinite(total):
+                total = None
             params = {
                 "progressToken": token,
                 "progress": done,
-                "total": known,
+                "total": total,
                 "message": message,
             }
             self._request.tell("notifications/progress", params)
-        await self._let_others()
+        await self._let_others_run()
 
     async def log(self, level: str, data: Any, logger: str | None = None) -> None:
-        """Send the client a log message (any JSON), if it wants those of this level."""
+        """Send the client a log message, if it asked for messages of this level.
+
+        `data` is a string or anything else that can be encoded as JSON.
+        """
         if level not in LEVELS:
             raise ValueError(f"log level {level!r}: it is one of {', '.join(LEVELS)}")
-        call, session = self._request.call, self._request.conversation.session
-        wanted = (
-            (session.log_level or "info")
-            if call.revision.opens
-            else call.params.meta.log_level
-        )
-        if wanted and LEVELS.index(level) >= LEVELS.index(wanted):
-            # Any JSON goes out as it is: null too, and a user's own structs.
+        call = self._request.call
+        if call.revision.opens:
+            lowest = self._request.conversation.session.log_level or "info"
+        else:
+            lowest = call.params.meta.log_level
+        if lowest and LEVELS.index(level) >= LEVELS.index(lowest):
             if isinstance(data, str):
                 data = strip_controls(data)
-            said = msgspec.Raw(encode(data))
+            # Encoded here, so that nothing changes it: null stays, as does a Struct.
             params = {
                 "level": call.revision.levels[level],
                 "logger": logger,
-                "data": said,
+                "data": msgspec.Raw(encode(data)),
             }
             self._request.tell("notifications/message", params)
-        await self._let_others()
+        await self._let_others_run()
 
     async def elicit(
         self, message: str, schema: type[T], *, key: str | None = None
     ) -> "Elicited[T]":
-        """Ask the user to fill in a form with the fields of a flat dataclass, Struct or TypedDict."""
+        """Ask the user to fill in a form.
+
+        `schema` is a flat dataclass, Struct or TypedDict whose fields are the form's.
+        """
         from .client_requests import Elicit
 
-        return (await self._questions.all(Elicit(message, schema, key=key)))[0]
+        question = Elicit(message, schema, key=key)
+        (answer,) = await self._questions.all(question)
+        return answer
 
     async def elicit_url(
         self, message: str, url: str, id: str, *, key: str | None = None
     ) -> "Elicited[None]":
-        """Ask the user to visit a page. Accepted means that the user has agreed to, not that it is done."""
+        """Ask the user to visit a page.
+
+        An accepted answer means that the user agreed to visit it, and may not have
+        finished there.
+        """
         from .client_requests import ElicitUrl
 
-        return (await self._questions.all(ElicitUrl(message, url, id, key=key)))[0]
+        question = ElicitUrl(message, url, id, key=key)
+        (answer,) = await self._questions.all(question)
+        return answer
 
     async def sample(
-        self, messages: str | list[PromptMessage], *, max_tokens: int, **options: Any
+        self,
+        messages: str | list[PromptMessage],
+        *,
+        max_tokens: int,
+        system_prompt: str | None = None,
+        temperature: float | None = None,
+        stop_sequences: list[str] | None = None,
+        model_preferences: Json | None = None,
+        include_context: str | None = None,
+        metadata: Json | None = None,
+        tools: list[Tool] | None = None,
+        tool_choice: Json | None = None,
+        key: str | None = None,
     ) -> "Sampled":
-        """Have the client's model say something; `options` are those of `Sample`."""
+        """Ask the client's model to continue a conversation."""
         from .client_requests import Sample
 
-        return (
-            await self._questions.all(
-                Sample(messages, max_tokens=max_tokens, **options)
-            )
-        )[0]
+        question = Sample(
+            messages,
+            max_tokens=max_tokens,
+            system_prompt=system_prompt,
+            temperature=temperature,
+            stop_sequences=stop_sequences,
+            model_preferences=model_preferences,
+            include_context=include_context,
+            metadata=metadata,
+            tools=tools,
+            tool_choice=tool_choice,
+            key=key,
+        )
+        (answer,) = await self._questions.all(question)
+        return answer
 
     async def roots(self, *, key: str | None = None) -> "list[Root]":
-        """The places that the client lets the server work in."""
+        """Ask the client for the places that it lets the server work in."""
         from .client_requests import Roots
 
-        return (await self._questions.all(Roots(key=key)))[0]
+        (answer,) = await self._questions.all(Roots(key=key))
+        return answer
 
     async def ask(self, *questions: "Question[Any]") -> list[Any]:
-        """Ask several things in one round; the answers come in the same order."""
+        """Ask several questions in one round. The answers are in the same order."""
         return await self._questions.all(*questions)
 
     async def once(self, key: str, step: Callable[[], Awaitable[T]]) -> T:
-        """Do a step that must not be done twice, though the function may run again when an answer has come.
+        """Do a step once, even if the function runs again after a question is answered.
 
-        Its result has to be JSON; it is kept, signed but readable, by the client until the request ends.
+        Return the step's result, which must be JSON. The client keeps it until the
+        request ends: it can read it, but not change it.
         """
         return await self._questions.once(key, step)
 
     async def close_stream(self, retry: float = 1.0) -> None:
-        """Let the client's connection end and work on: it comes back for the result, after so many seconds.
+        """Close the client's connection and go on working.
 
-        That is for long work over HTTP. Where a client cannot come back, nothing happens.
+        The client comes back for the result, after `retry` seconds. Use this for long
+        work over HTTP. If the client has no way to come back, this does nothing.
         """
-        if let_go := getattr(
-            self._request.channel, "let_go", None
-        ):  # only HTTP's channels have it
+        # Only HTTP's channels have it.
+        let_go = getattr(self._request.channel, "let_go", None)
+        if let_go is not None:
             let_go(round(retry * 1000))
-        await self._let_others()
+        await self._let_others_run()
 
     @cached_property
     def _questions(self) -> "ClientRequests":
@@ -144,6 +201,6 @@ class Context:
 
         return ClientRequests(self._request)
 
-    async def _let_others(self) -> None:
+    async def _let_others_run(self) -> None:
         await self._request.channel.drained()
         await trio.lowlevel.checkpoint()

@@ -1,8 +1,7 @@
-"""A named collection in a fixed order, served in pages, whose changes are told."""
+"""Registry: the tools, resources or prompts of a server, and their listed pages."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,18 +14,25 @@ if TYPE_CHECKING:
     from .features.feature import Feature
 
 T = TypeVar("T", bound="Feature")
-# Encoded lists that are kept: tokens may have any mix of scopes.
+
+# The most encoded lists that a registry keeps. Tokens may have any mix of scopes, and
+# each mix has a list of its own.
 MOST_KEPT = 100
-# A way to cut a list: what belongs on the page at a cursor, and the cursor of the next.
+
+# Divides a list into pages: takes all items and the cursor of a page, and returns the
+# items on that page and the cursor of the next page, None on the last page.
 #
-# The items come with their numbers, which stay theirs while others come and go.
+# Each item has a number, which does not change when others are added and removed.
 Pages = Callable[
     [Sequence[tuple[int, Any]], str | None], tuple[Sequence[Any], str | None]
 ]
 
 
 class Registry(dict[str, T]):
-    """What a server offers of one kind by name, in the order in which it was added."""
+    """A server's features of one kind, by name, in the order of registration.
+
+    Any thread may add and remove features. This is why loops run over a copy.
+    """
 
     def __init__(self, kind: str, pages: Pages, changed: Callable[[str], None]) -> None:
         self._kind = kind
@@ -34,14 +40,18 @@ class Registry(dict[str, T]):
         self._pages = pages
         self._changed = changed
         self._numbers = count(1)
+        # Encoded first pages, by revision, and by the principal's scopes if any
+        # feature requires scopes.
         self._encoded: dict[Revision | tuple[Revision, frozenset[str]], bytes] = {}
-        self.scopes = NO_SCOPES  # all that one of them wants
+        # Every scope that one of the features requires.
+        self.scopes = NO_SCOPES
 
     def add(self, item: T) -> None:
-        """Add one; a name can be taken once."""
+        """Add a feature, under a name that is free, and announce it."""
         if item.name in self:
             raise ValueError(
-                f"there is a {self._kind} {item.name!r} already; remove it, or name this one otherwise"
+                f"there is a {self._kind} {item.name!r} already; "
+                "remove it, or name this one otherwise"
             )
         item.number = next(self._numbers)
         self[item.name] = item
@@ -50,28 +60,27 @@ class Registry(dict[str, T]):
         self._changed(self.feature)
 
     def remove(self, name: str) -> None:
-        """Remove one."""
+        """Remove a feature, and announce it."""
         if name not in self:
             raise KeyError(f"there is no {self._kind} {name!r}")
-        if self.pop(name).scopes:
-            self.scopes = NO_SCOPES.union(
-                *(item.scopes for item in list(self.values()))
-            )
+        removed = self.pop(name)
+        if removed.scopes:
+            others = [item.scopes for item in list(self.values())]
+            self.scopes = NO_SCOPES.union(*others)
         self._encoded.clear()
         self._changed(self.feature)
 
     def get_for(self, principal: Principal | None, name: str) -> T | None:
-        """The one of that name, where there is one that the principal may know of."""
+        """Return the feature, or None if the principal may not use it."""
         item = self.get(name)
-        return (
-            None
-            if item is None
-            or (item.scopes and item.scopes != _held(principal, item.scopes))
-            else item
-        )
+        if item is None:
+            return None
+        if item.scopes and item.scopes != _held(principal, item.scopes):
+            return None
+        return item
 
     def find(self, name: str, principal: Principal | None = None) -> T:
-        """The same. Raises InvalidParams where there is none."""
+        """Return the feature. Raises InvalidParams if the principal may not use it."""
         item = self.get(name)
         if item is None or (item.scopes and self.get_for(principal, name) is None):
             raise InvalidParams(f"Unknown {self._kind}: {name}")
@@ -84,37 +93,49 @@ class Registry(dict[str, T]):
         cursor: str | None,
         principal: Principal | None = None,
     ) -> bytes:
-        """The page at a cursor as it goes out, under its key. Raises InvalidParams for a cursor that is not ours.
+        """Return the encoded page at a cursor. Its items are under `key`.
 
-        It is encoded once for each revision, and what different principals may know of, until the list changes. Only
-        first pages are kept: a client can make up as many other cursors as it likes.
+        A first page is encoded once for each revision and each set of scopes, and kept
+        until the list changes. Other pages are not kept, because a client can make up
+        any number of cursors. Raises InvalidParams for an unknown cursor.
         """
-        held = _held(principal, self.scopes) if self.scopes else NO_SCOPES
-        kept_as = (revision, held) if self.scopes else revision
-        if not cursor and kept_as in self._encoded:
-            return self._encoded[kept_as]
-        shown = [item for item in list(self.values()) if item.scopes <= held]
-        numbered = [(item.number, item) for item in shown]
-        items, following = (
-            self._pages(numbered, cursor) if revision.pages else (shown, None)
-        )
-        encoded = encode(
-            revision.listing({key: [item.listed for item in items]}, following)
-        )
+        held = NO_SCOPES
+        kept_under: Revision | tuple[Revision, frozenset[str]] = revision
+        if self.scopes:
+            held = _held(principal, self.scopes)
+            kept_under = (revision, held)
+        if not cursor and kept_under in self._encoded:
+            return self._encoded[kept_under]
+        encoded = self._encode_page(revision, key, cursor, held)
         if not cursor:
             if len(self._encoded) >= MOST_KEPT:
-                del self._encoded[next(iter(self._encoded))]
-            self._encoded[kept_as] = encoded
+                oldest = next(iter(self._encoded))
+                del self._encoded[oldest]
+            self._encoded[kept_under] = encoded
         return encoded
+
+    def _encode_page(
+        self, revision: Revision, key: str, cursor: str | None, held: frozenset[str]
+    ) -> bytes:
+        """Encode the page at a cursor, for a principal with these scopes."""
+        items: Sequence[T] = [
+            item for item in list(self.values()) if item.scopes <= held
+        ]
+        next_cursor = None
+        if revision.pages:
+            numbered = [(item.number, item) for item in items]
+            items, next_cursor = self._pages(numbered, cursor)
+        listed = [item.listed for item in items]
+        return encode(revision.listing({key: listed}, next_cursor))
 
 
 def _held(principal: Principal | None, scopes: frozenset[str]) -> frozenset[str]:
-    """Those of the scopes that a principal has; nobody has none."""
+    """Return which of the scopes a principal has."""
     return NO_SCOPES if principal is None else principal.held(scopes)
 
 
 def in_pages_of(size: int | None) -> Pages:
-    """Pages of so many items; None: all on one."""
+    """Return a function that divides a list into pages of this size; None: one page."""
     if size is not None and (type(size) is not int or size < 1):
         raise ValueError(
             f"a page is a number of items, at least one item, not {size!r}"
@@ -123,22 +144,29 @@ def in_pages_of(size: int | None) -> Pages:
     def page(
         items: Sequence[tuple[int, Any]], cursor: str | None
     ) -> tuple[Sequence[Any], str | None]:
-        after = _number(cursor) if cursor else 0
+        after = _decode_cursor(cursor) if cursor else 0
         left = [(number, item) for number, item in items if number > after]
         shown = left[:size]
-        following = (
-            urlsafe_b64encode(b"after:%d" % shown[-1][0]).decode()
-            if len(shown) < len(left)
-            else None
-        )
-        return [item for _, item in shown], following
+        next_cursor = None
+        if len(shown) < len(left):
+            last_number, _ = shown[-1]
+            next_cursor = _encode_cursor(last_number)
+        return [item for _, item in shown], next_cursor
 
     return page
 
 
-def _number(cursor: str) -> int:
-    with suppress(ValueError):
+def _encode_cursor(number: int) -> str:
+    """Return the cursor of the page after the item with this number."""
+    return urlsafe_b64encode(b"after:%d" % number).decode()
+
+
+def _decode_cursor(cursor: str) -> int:
+    """Return the number in a cursor. Raises InvalidParams for an unknown cursor."""
+    try:
         word, number = urlsafe_b64decode(cursor.encode()).decode().split(":")
         if word == "after" and number.isdecimal():
             return int(number)
+    except ValueError:
+        pass
     raise InvalidParams("Invalid cursor")

@@ -1,1 +1,1 @@
-"""TODO"""
+"""What a server has for clients: tools, resources, prompts and completion."""

@@ -1,38 +1,50 @@
-"""TODO"""
+"""Completion: functions that complete an argument that a user is typing."""
 
-from ...protocol import types as model
+from ...protocol.types import Completion
 from ..request import Request
 from ..schema.signature import AnyFunction
 from .feature import Feature
 
-# The most values that a completion may have, as the specification says.
+# The most values that a completion may have, by the specification.
 MAX_VALUES = 100
 
 
 class Completer(Feature):
-    """A function that completes one argument: from what is typed so far, and, if it likes, the other arguments."""
+    """A function that completes one argument of a prompt or a resource template.
+
+    It takes what the user has typed so far and, if it has a second parameter, a
+    dictionary of the other arguments.
+    """
 
     def __init__(self, function: AnyFunction, name: str) -> None:
         super().__init__(function, "complete", name)
         if len(self.properties) not in (1, 2):
             raise TypeError(
-                "a completer takes the value so far, and may take a dict of the other arguments"
+                "a completer takes the value so far, and may take a dict of the other "
+                "arguments"
             )
 
     async def complete(
         self, request: Request, value: str, others: dict[str, str]
-    ) -> model.Completion:
-        """What the value may become."""
-        found = await self.call(
-            request, dict(zip(self.properties, (value, others), strict=False))
-        )
-        by_hand = isinstance(found, model.Completion)
-        values = found.values if by_hand else list(found)
-        if isinstance(found, str) or not all(isinstance(item, str) for item in values):
+    ) -> Completion:
+        """Return the completions of a value, given the other arguments."""
+        # A completer with one parameter does not take the others.
+        arguments = dict(zip(self.properties, (value, others), strict=False))
+        found = await self.call(request, arguments)
+        if isinstance(found, Completion):
+            values = found.values
+            total = found.total
+            has_more = found.has_more
+        else:
+            values = list(found)
+            total = len(values)
+            has_more = False
+        is_text = isinstance(found, str)
+        if is_text or not all(isinstance(value, str) for value in values):
             raise TypeError(
-                f"a completer returned {found!r}; a list of strings or a Completion is wanted"
+                f"a completer returned {found!r}; "
+                "a list of strings or a Completion is wanted"
             )
-        total, more = (found.total, found.has_more) if by_hand else (len(values), False)
-        return model.Completion(
-            values[:MAX_VALUES], total, more or len(values) > MAX_VALUES
+        return Completion(
+            values[:MAX_VALUES], total, has_more or len(values) > MAX_VALUES
         )

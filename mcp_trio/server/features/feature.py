@@ -1,17 +1,14 @@
-"""TODO"""
+"""Feature: the base of tools, resources, prompts and completers."""
 
 import inspect
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from functools import partial
 from typing import Any
 
 import trio
 
 from ...auth.principal import NO_SCOPES
-from ...protocol import types as model
-from ...protocol.types import (
-    Json,
-)
+from ...protocol.types import Json, Model
 from ..context import Context
 from ..exceptions import TimedOut
 from ..request import Request
@@ -21,89 +18,110 @@ from ..worker_threads import WorkerThreads
 
 
 class Feature:
-    """A function that requests run: `async def` in the loop, `def`, which may block, in a thread.
+    """A function that requests run: `async def` in the event loop, `def` in a thread.
 
-    `kind` is what it is for, as its decorator is called; `name` is what it is known by among its kind.
+    `kind` is the name of the decorator that registers it, such as "tool". `name` is
+    unique among the features of this kind.
     """
 
-    listed: Any
-    scopes = NO_SCOPES  # what a principal needs to use it, and to know of it
+    listed: Model  # as the protocol's lists show it
+    number: int  # counts the features of its kind; pages are cut by it
+    scopes = NO_SCOPES  # required to use it, and to see it
     timeout: float | None = None
-    number: int  # its place in the order in which its kind was added
 
     def __init__(
-        self, function: AnyFunction, kind: str, name: str, **options: Any
+        self,
+        function: AnyFunction,
+        kind: str,
+        name: str,
+        *,
+        input_schema: Mapping[str, Any] | None = None,
     ) -> None:
         if isinstance(function, type) or not callable(function):
             raise TypeError(f"@server.{kind} goes on a function, not on {function!r}")
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(
-            function
-        ):
+        if _is_generator(function):
             raise TypeError(
-                f"@server.{kind} goes on a function that returns its result; {function!r} yields"
+                f"@server.{kind} goes on a function that returns its result; "
+                f"{function!r} yields"
             )
         self.name = name
         self.label = f"{kind} {name}"
         self.parameters = Parameters(
-            function, of=self.label, injected=Context, **options
+            function, of=self.label, injected=Context, input_schema=input_schema
         )
         self.properties: Json = self.parameters.schema.get("properties", {})
-        layers = (peeled(function), peeled(function).__call__, innermost(function))
-        self._is_async = any(map(inspect.iscoroutinefunction, layers))
+        self._is_async = _is_async(function)
 
-    def must_take_strings(self) -> None:
-        """What the protocol passes as strings can be taken as strings alone."""
-        for name, wanted in self.properties.items():
-            options = wanted.get("anyOf", [wanted])
+    def require_string_arguments(self) -> None:
+        """Check that every argument can be a string, as the protocol sends strings."""
+        for name, schema in self.properties.items():
+            options = schema.get("anyOf", [schema])
             if not any(option.get("type", "string") == "string" for option in options):
                 raise TypeError(
-                    f"{self.label}: argument {name!r} comes as a string; use str, an Enum or a Literal"
+                    f"{self.label}: argument {name!r} comes as a string; "
+                    "use str, an Enum or a Literal"
                 )
 
     def call(self, request: Request, arguments: dict[str, Any]) -> Awaitable[Any]:
-        """What runs it, for as long as it may take, when it is awaited; `arguments` may be changed. Raises TimedOut.
+        """Return an awaitable that runs the function within its timeout.
 
-        Not async itself: that is a frame a call.
+        `arguments` may be changed. The awaitable raises TimedOut. This method is not
+        async itself, as that would add a frame to every call.
         """
-        if self.parameters.injected_name is not None:
-            arguments[self.parameters.injected_name] = Context(request)
-        calling = (
-            self.parameters.call(**arguments)
-            if self._is_async
-            else self._in_thread(request.environment.worker_threads, arguments)
-        )
+        injected_name = self.parameters.injected_name
+        if injected_name is not None:
+            arguments[injected_name] = Context(request)
+        running: Awaitable[Any]
+        if self._is_async:
+            running = self.parameters.call(**arguments)
+        else:
+            threads = request.environment.worker_threads
+            running = self._run_in_thread(threads, arguments)
         timeout = self.timeout or request.environment.limits.timeout
-        return calling if timeout is None else self._in_time(calling, timeout)
+        if timeout is None:
+            return running
+        return self._run_within(timeout, running)
 
-    async def _in_thread(
+    async def _run_in_thread(
         self, threads: WorkerThreads | None, arguments: dict[str, Any]
     ) -> Any:
         assert threads is not None  # the server runs
         value = await threads.run(partial(self.parameters.call, **arguments))
-        return await value if inspect.isawaitable(value) else value
+        if inspect.isawaitable(value):
+            return await value
+        return value
 
-    async def _in_time(self, calling: Awaitable[Any], timeout: float) -> Any:
+    async def _run_within(self, timeout: float, running: Awaitable[Any]) -> Any:
         with trio.move_on_after(timeout):
-            return await calling
+            return await running
         raise TimedOut(f"{self.name} took longer than {timeout:g} s and was stopped")
 
 
-def described(kind: type[model.Model], function: AnyFunction, **given: Any) -> Json:
-    """How a function is listed: its own name and docstring stand in for those that are not given."""
-    decorator = f"@server.{kind.__name__.lower()}"
-    if unknown := given.keys() - set(kind.__struct_fields__):
-        raise TypeError(
-            f"{decorator} has no option {unknown.pop()!r}; its docstring lists what it has"
-        )
-    if not isinstance(given.get("name", ""), str | None):
-        raise TypeError(f"{decorator}(name) wants a string, not {given['name']!r}")
+def listed_name(kind: str, name: object, function: AnyFunction) -> str:
+    """Return the name that was given for a function, or else the function's own."""
+    if isinstance(name, str):
+        return name
+    if name is not None:
+        raise TypeError(f"@server.{kind}(name) wants a string, not {name!r}")
     named = peeled(function)
-    name, summary = (
-        getattr(named, "__name__", type(named).__name__),
-        docstrings.parse(named.__doc__).summary,
-    )
-    own = {"name": name, "description": summary or None}
-    return {
-        **own,
-        **{option: value for option, value in given.items() if value is not None},
-    }
+    own_name: str = getattr(named, "__name__", type(named).__name__)
+    return own_name
+
+
+def listed_description(description: str | None, function: AnyFunction) -> str | None:
+    """Return the description that was given for a function, or else its docstring's."""
+    if description is not None:
+        return description
+    summary = docstrings.parse(peeled(function).__doc__).summary
+    return summary or None
+
+
+def _is_generator(function: AnyFunction) -> bool:
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+
+
+def _is_async(function: AnyFunction) -> bool:
+    """Return whether a function is async, under its partials and its decorators."""
+    plain = peeled(function)
+    layers = (plain, plain.__call__, innermost(function))
+    return any(inspect.iscoroutinefunction(layer) for layer in layers)

@@ -1,43 +1,64 @@
-"""TODO"""
-
-from typing import Any
+"""Prompts: functions that clients can list and fill in."""
 
 from ...protocol import types as model
-from ...protocol.types import (
-    PromptMessage,
-    PromptResult,
-    Text,
-)
+from ...protocol.types import Json, PromptMessage, PromptResult, Text
 from ..request import Request
 from ..schema.signature import AnyFunction
-from .feature import Feature, described
+from .feature import Feature, listed_description, listed_name
 
 
 class ServerPrompt(Feature):
-    """A prompt that can be listed and filled in."""
+    """A prompt that clients can list and fill in."""
 
-    def __init__(self, function: AnyFunction, **listed: Any) -> None:
-        listed = described(model.Prompt, function, **listed)
-        super().__init__(function, "prompt", listed["name"])
-        self.must_take_strings()
+    listed: model.Prompt
+
+    def __init__(
+        self,
+        function: AnyFunction,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        icons: list[model.Icon] | None = None,
+        meta: Json | None = None,
+    ) -> None:
+        name = listed_name("prompt", name, function)
+        super().__init__(function, "prompt", name)
+        self.require_string_arguments()
+        self.listed = model.Prompt(
+            name,
+            title=title,
+            description=listed_description(description, function),
+            icons=icons,
+            meta=meta,
+            arguments=self._listed_arguments() or None,
+        )
+
+    def _listed_arguments(self) -> list[model.PromptArgument]:
         required = self.parameters.schema.get("required", [])
-        arguments = [
-            model.PromptArgument(
-                key, description=taken.get("description"), required=key in required
+        arguments = []
+        for name, schema in self.properties.items():
+            argument = model.PromptArgument(
+                name,
+                description=schema.get("description"),
+                required=name in required,
             )
-            for key, taken in self.properties.items()
-        ]
-        self.listed = model.Prompt(**listed, arguments=arguments or None)
+            arguments.append(argument)
+        return arguments
 
     async def fill(self, request: Request, raw: bytes) -> PromptResult:
-        """The prompt with these arguments. Raises InvalidArguments."""
+        """Fill in the prompt with encoded arguments. Raises InvalidArguments."""
         value = await self.call(request, self.parameters.decode(raw))
         if isinstance(value, PromptResult):
             return value
         items = value if isinstance(value, list) else [value]
-        said = [Text(item) if isinstance(item, str) else item for item in items]
-        messages = [
-            item if isinstance(item, PromptMessage) else PromptMessage("user", item)
-            for item in said
-        ]
+        messages = [_message(item) for item in items]
         return PromptResult(messages, description=self.listed.description)
+
+
+def _message(item: str | model.Content | PromptMessage) -> PromptMessage:
+    """Return a message. Text and content are the user's."""
+    if isinstance(item, PromptMessage):
+        return item
+    content = Text(item) if isinstance(item, str) else item
+    return PromptMessage("user", content)

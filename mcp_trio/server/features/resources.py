@@ -1,76 +1,103 @@
-"""TODO"""
+"""Resources and resource templates: functions that read what a URI names."""
 
 import re
 from typing import Any
 
 from ...protocol import types as model
 from ...protocol.jsonrpc import encode
-from ...protocol.types import (
-    TextContents,
-)
+from ...protocol.types import Json, TextContents
 from ..request import Request
 from ..schema.signature import AnyFunction
-from .feature import Feature, described
+from .feature import Feature, listed_description, listed_name
 from .uri_template import UriTemplate
 
+Contents = TextContents | model.BlobContents
 _CONTENTS = (TextContents, model.BlobContents)
 
 
 class ServerResource(Feature):
-    """A resource, or a family of them, that can be listed and read."""
+    """A resource, or a resource template, that clients can list and read."""
+
+    listed: model.Resource | model.ResourceTemplate
 
     def __init__(
-        self, uri: str, function: AnyFunction, *, size: int | None = None, **listed: Any
+        self,
+        uri: str,
+        function: AnyFunction,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        icons: list[model.Icon] | None = None,
+        annotations: model.Annotations | None = None,
+        meta: Json | None = None,
     ) -> None:
         if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", uri):
             raise ValueError(
                 f"resource {uri!r}: a URI starts with a scheme, such as notes://"
             )
         self.template = UriTemplate(uri)
-        variables = self.template.names
         super().__init__(function, "resource", uri)
-        if sorted(variables) != sorted(self.properties):
-            found = f"the URI has {variables or 'none'}, the function {list(self.properties) or 'none'}"
-            raise TypeError(
-                f"{self.label}: URI's variables and parameters must have the same names; {found}"
+        self._check_variables()
+        self.require_string_arguments()
+        name = listed_name("resource", name, function)
+        description = listed_description(description, function)
+        if self.template.names:
+            self.listed = model.ResourceTemplate(
+                uri,
+                name,
+                title=title,
+                description=description,
+                mime_type=mime_type,
+                icons=icons,
+                annotations=annotations,
+                meta=meta,
             )
-        self.must_take_strings()
-        listed = described(model.Resource, function, **listed)
-        self.listed = (
-            model.ResourceTemplate(uri, **listed)
-            if variables
-            else model.Resource(uri, size=size, **listed)
-        )
+        else:
+            self.listed = model.Resource(
+                uri,
+                name,
+                title=title,
+                description=description,
+                mime_type=mime_type,
+                size=size,
+                icons=icons,
+                annotations=annotations,
+                meta=meta,
+            )
 
-    async def read(
-        self, request: Request, uri: str
-    ) -> list[TextContents | model.BlobContents]:
-        """What the URI reads as."""
-        value = await self.call(
-            request, self.parameters.decode(encode(self.template.match(uri)))
-        )
-        given = (
-            isinstance(value, list)
-            and len(value) > 0
-            and all(isinstance(item, _CONTENTS) for item in value)
-        )
-        return [self._contents(uri, item) for item in (value if given else [value])]
+    def _check_variables(self) -> None:
+        """Check that the URI's variables and the function's parameters are the same."""
+        variables = self.template.names
+        if sorted(variables) != sorted(self.properties):
+            parameters = list(self.properties)
+            raise TypeError(
+                f"{self.label}: URI's variables and parameters must have the same "
+                f"names; the URI has {variables or 'none'}, "
+                f"the function {parameters or 'none'}"
+            )
 
-    def _contents(self, uri: str, value: Any) -> TextContents | model.BlobContents:
+    async def read(self, request: Request, uri: str) -> list[Contents]:
+        """Return the contents of the resource with this URI."""
+        variables = encode(self.template.match(uri))
+        value = await self.call(request, self.parameters.decode(variables))
+        items = [value]
+        # Any other list is one value, and becomes JSON.
+        if isinstance(value, list) and value:
+            is_contents = all(isinstance(item, _CONTENTS) for item in value)
+            items = value if is_contents else items
+        return [self._contents(uri, item) for item in items]
+
+    def _contents(self, uri: str, value: Any) -> Contents:
         if isinstance(value, _CONTENTS):
             return value
+        mime_type = self.listed.mime_type
         if isinstance(value, str):
-            return TextContents(
-                uri, value, mime_type=self.listed.mime_type or "text/plain"
-            )
+            return TextContents(uri, value, mime_type=mime_type or "text/plain")
         if isinstance(value, bytes | bytearray | memoryview):
-            return model.BlobContents(
-                uri,
-                bytes(value),
-                mime_type=self.listed.mime_type or "application/octet-stream",
-            )
-        return TextContents(
-            uri,
-            encode(value).decode(),
-            mime_type=self.listed.mime_type or "application/json",
-        )
+            mime_type = mime_type or "application/octet-stream"
+            return model.BlobContents(uri, bytes(value), mime_type=mime_type)
+        text = encode(value).decode()
+        return TextContents(uri, text, mime_type=mime_type or "application/json")

@@ -1,4 +1,4 @@
-"""TODO"""
+"""URI templates, such as `notes://{id}`."""
 
 import re
 from urllib.parse import unquote
@@ -7,14 +7,19 @@ _VARIABLE = re.compile(r"\{(\+?)(\w+)\}")
 
 
 class UriTemplate:
-    """A URI with variables: `{name}` matches up to the next slash, however that is written, `{+name}` anything.
+    """A URI with variables.
 
-    Matching looks for each fixed part once, from left to right, so its time is linear in the URI's length.
+    `{name}` matches text without a slash, not even a percent-encoded one; `{+name}`
+    matches any text. Matching looks for each fixed part once, from left to right, so
+    its time is linear in the length of the URI.
     """
 
     def __init__(self, template: str) -> None:
+        # Fixed text, the variable's sign, its name, fixed text, and so on.
         pieces = _VARIABLE.split(template)
-        literals, self.names = pieces[::3], pieces[2::3]
+        literals = pieces[::3]
+        signs = pieces[1::3]
+        self.names = pieces[2::3]
         if re.search("[{}]", "".join(literals)):
             raise ValueError(
                 f"resource {template!r}: variables are written {{name}} or {{+name}}"
@@ -25,27 +30,32 @@ class UriTemplate:
             )
         if not all(literals[1:-1]):
             raise ValueError(
-                f"resource {template!r}: something fixed is wanted between two variables"
+                f"resource {template!r}: something fixed is wanted "
+                "between two variables"
             )
         self._within_one_segment = [
-            name
-            for name, sign in zip(self.names, pieces[1::3], strict=True)
-            if not sign
+            name for name, sign in zip(self.names, signs, strict=True) if not sign
         ]
-        fixed = [re.escape(literal) for literal in literals]
-        fixed[-1] += r"\Z"
-        # Atomic groups: once a fixed part is found, no other place is tried for it.
-        self._pattern = re.compile(
-            fixed[0] + "".join(f"(?>(.+?){after})" for after in fixed[1:]), re.DOTALL
-        )
+        self._pattern = _pattern(literals)
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The variables' values, percent-decoded; None for a URI of another form."""
-        if (found := self._pattern.match(uri)) is None:
+        """Return the variables' decoded values, or None if the URI does not match."""
+        found = self._pattern.match(uri)
+        if found is None:
             return None
-        values = dict(zip(self.names, map(unquote, found.groups()), strict=True))
-        return (
-            None
-            if any("/" in values[name] for name in self._within_one_segment)
-            else values
-        )
+        values = {}
+        for name, value in zip(self.names, found.groups(), strict=True):
+            values[name] = unquote(value)
+        for name in self._within_one_segment:
+            if "/" in values[name]:
+                return None
+        return values
+
+
+def _pattern(literals: list[str]) -> re.Pattern[str]:
+    """Return a pattern of this fixed text, with a group for each variable between."""
+    fixed = [re.escape(literal) for literal in literals]
+    fixed[-1] += r"\Z"
+    # Atomic groups: once a literal is found, no other place is tried for it.
+    groups = [f"(?>(.+?){literal})" for literal in fixed[1:]]
+    return re.compile(fixed[0] + "".join(groups), re.DOTALL)

@@ -14,6 +14,7 @@ from ...server.limiter import network
 from ...server.runner import SPOILED, Spoiled
 from .messages import TOO_LARGE, TOO_SLOW, Fields, Head, Headers, Reply, refusal
 from .service import Exchange, Feed, Service
+from .settings import DEFAULT_SETTINGS, HttpSettings
 
 log = logging.getLogger("mcp_trio")
 
@@ -33,8 +34,10 @@ class Application:
     It runs the server for as long as the host's lifespan lasts, if it is told of it.
     """
 
-    def __init__(self, server: Server, path: str, **guarding: Any) -> None:
-        self.service = Service(server, path, **guarding)
+    def __init__(
+        self, server: Server, settings: HttpSettings = DEFAULT_SETTINGS
+    ) -> None:
+        self.service = Service(server, settings)
         self.requests: list[Head] = []  # under way
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

@@ -13,6 +13,7 @@ import trio
 from ...server.app import Server
 from .asgi import Application, log
 from .service import LAST_WORDS
+from .settings import DEFAULT_SETTINGS, HttpSettings
 
 
 async def serve_hypercorn(
@@ -21,10 +22,10 @@ async def serve_hypercorn(
     port: int,
     *,
     stopping: trio.Event,
-    task_status: trio.TaskStatus[Any],
-    **options: Any,
+    settings: HttpSettings = DEFAULT_SETTINGS,
+    task_status: trio.TaskStatus[list[tuple[str, int]]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve as `serve_http` does, with the options that it has, by hypercorn: HTTP/2 too.
+    """Serve as `serve_http` does, with the same settings, by hypercorn: HTTP/2 too.
 
     Where a client has sent more behind a request that runs (pipelining), hypercorn does not see that it goes away; and
     one that does not read its response keeps its connection for as long as the server runs.
@@ -44,8 +45,8 @@ async def serve_hypercorn(
     hypercorn.trio.run.TCPServer = contained  # type: ignore[assignment, attr-defined]
     config, ports = Config(), list[int]()
     config.bind, config.graceful_timeout = [f"{host}:{port}"], LAST_WORDS
-    config.certfile, config.keyfile = options.pop("tls", None) or (None, None)
-    application = Application(server, **{"path": "/mcp", **options})
+    config.certfile, config.keyfile = settings.tls or (None, None)
+    application = Application(server, settings)
     config.errorlog = logging.getLogger("hypercorn.error")
     wind_up = partial(
         application.service.wind_up, application.requests

@@ -8,7 +8,6 @@ from contextlib import closing
 from email.utils import formatdate
 from math import inf
 from socket import socket
-from typing import Any
 
 import trio
 
@@ -18,6 +17,7 @@ from .connection import Connection, Host, Reader, Upgrade
 from .messages import Head, Reply, refusal
 from .rules import METADATA
 from .service import Service
+from .settings import DEFAULT_SETTINGS, HttpSettings
 
 log = logging.getLogger("mcp_trio")
 
@@ -93,25 +93,23 @@ async def serve_http(
     port: int,
     *,
     stopping: trio.Event,
+    settings: HttpSettings = DEFAULT_SETTINGS,
     upgrade: Upgrade | None = None,
     upgrades_only: bool = False,
-    tls: tuple[str, str] | None = None,
     task_status: trio.TaskStatus[list[tuple[str, int]]] = trio.TASK_STATUS_IGNORED,
-    **options: Any,
 ) -> None:
     """Serve until `stopping` is set and what runs has finished. Tells the addresses that it listens on.
 
-    `upgrade` takes a connection over whose client asks for a WebSocket; `tls` is a certificate's file and its key's.
-    The other options are the service's: `path`, and the guard's.
+    `upgrade` takes a connection over whose client asks for a WebSocket.
     """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    if tls is not None:
-        context.load_cert_chain(*tls)
+    if settings.tls is not None:
+        context.load_cert_chain(*settings.tls)
     listeners = [
         socket(fileno=one.socket.detach())
         for one in await trio.open_tcp_listeners(port, host=host)
     ]
-    service = (UpgradesOnly if upgrades_only else Service)(server, **options)
+    service = (UpgradesOnly if upgrades_only else Service)(server, settings)
     with closing(service), closing(Reader()) as reader:
         async with trio.open_nursery() as nursery:
             native = Host(service, nursery, reader, upgrade)
@@ -121,7 +119,7 @@ async def serve_http(
             async with trio.open_nursery() as accepting:
                 for listener in listeners:
                     accepting.start_soon(
-                        accept, native, listener, context if tls else None
+                        accept, native, listener, context if settings.tls else None
                     )
                 task_status.started(
                     [listener.getsockname()[:2] for listener in listeners]

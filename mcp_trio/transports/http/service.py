@@ -66,6 +66,7 @@ from .rules import (
     preflight,
 )
 from .sessions import HttpSession, Sessions
+from .settings import DEFAULT_SETTINGS, HttpSettings
 
 # Seconds for what is still to be written when everything was cancelled.
 LAST_WORDS = 0.5
@@ -360,16 +361,22 @@ def post_legacy(feeds: dict[bytes, LegacyFeed], head: Head, body: bytes) -> Repl
 class Service:
     """One server's HTTP side. A host hands `admit` a request's head, and `answer` the head and the body."""
 
-    def __init__(self, server: Server, path: str = "/mcp", **guarding: Any) -> None:
+    def __init__(
+        self, server: Server, settings: HttpSettings = DEFAULT_SETTINGS
+    ) -> None:
         self.server = server
-        self.guard = Guard(**guarding)
+        self.guard = Guard(
+            settings.allowed_hosts, settings.allowed_origins, cors=settings.cors
+        )
         self.metrics = Metrics()
         self.sessions = Sessions()
         self.running: set[Exchange] = set()
         self.legacy_feeds: dict[bytes, LegacyFeed] = {}
         self.stopping = False
-        self.bearers = bearer.Bearers(server, path)
-        self._routes = Routes(path, (server.access and server.access.resource) or "")
+        self.bearers = bearer.Bearers(server, settings.path)
+        self._routes = Routes(
+            settings.path, (server.access and server.access.resource) or ""
+        )
         self._revisions = {
             revision.name.encode(): revision for revision in server.revisions.all
         }
