@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from .auth.principal import Principal, owner
-from .client.client import NEWEST, Answer, Client, talk, ungrouped
+from .client.client import NEWEST, AnswerCallback, Client, talk, ungrouped
 from .protocol.types import Json
 from .server.app import Server
 from .server.serve_conversation import serve_conversation
@@ -29,7 +29,7 @@ async def connect(
     *,
     principal: Principal | None = None,
     capabilities: Json | None = None,
-    answer: Answer | None = None,
+    answer: AnswerCallback | None = None,
 ) -> AsyncIterator[Client]:
     """Connect a client to a server in the same process, and open its session.
 

@@ -514,12 +514,18 @@ def test_what_is_installed_below_is_past_what_broke(library: str) -> None:
     file = Path(__file__).resolve().parent.parent / "setup.cfg"
     settings = configparser.ConfigParser()
     settings.read(file)
-    pins = [
-        line
-        for line in settings["options"]["install_requires"].splitlines()
-        if line.startswith(library + " ")
-    ]
-    assert pins == [f"{library} >={'.'.join(map(str, least))}"]
+    extras = settings["options.extras_require"]
+    required = {
+        "h11": [settings["options"]["install_requires"]],
+        "h2": [extras["http2"], extras["console"]],
+    }
+    for requirements in required[library]:
+        pins = [
+            line
+            for line in requirements.splitlines()
+            if line.startswith(library + " ")
+        ]
+        assert pins == [f"{library} >={'.'.join(map(str, least))}"]
     assert f"# {incident}\n    {pins[0]}\n" in file.read_text(encoding="utf-8")
     assert (
         tuple(int(part) for part in version(library).split(".")[: len(least)]) >= least
