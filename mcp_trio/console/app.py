@@ -6,7 +6,6 @@ with what the client is answered and asked, and every message on any transport; 
 
 from __future__ import annotations
 
-import logging
 import secrets
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -19,8 +18,6 @@ from typing import NoReturn
 
 import msgspec
 import trio
-from hypercorn.config import Config
-from hypercorn.trio import serve
 from quart import abort, request
 from quart_trio import QuartTrio
 from quart_trio.wrappers import TrioResponse as Response
@@ -34,9 +31,10 @@ from ..server.app import Server
 from ..server.conversation import Conversation, Sender
 from ..server.serve_conversation import serve_conversation
 from ..trace.format import NOT_THAT, parsed
-from ..transports.http.hypercorn_host import stopped
+from ..transports.http.feed import HEARTBEAT
+from ..transports.http.hypercorn_host import open_listeners, serve_app
 from ..transports.http.rules import bare, is_loopback
-from ..transports.http.service import HEARTBEAT, LAST_WORDS
+from ..transports.http.service import LAST_WORDS
 from ..transports.memory import memory_pair
 from .message_tap import MessageTap, Passed
 
@@ -373,23 +371,23 @@ async def serve_console(
 
     Its address, with the token, goes to stderr.
     """
-    listeners = [one.socket for one in await trio.open_tcp_listeners(port, host=host)]
-    ports = [listener.getsockname()[1] for listener in listeners]
+    listeners = await open_listeners(host, port)
+    bound = listeners[0].getsockname()[1]
     tap = MessageTap()
     server.on_message = tap.observe
-    console, config = Console(server, tap, host), Config()
-    config.bind, config.graceful_timeout = (
-        [f"fd://{one.detach()}" for one in listeners],
-        LAST_WORDS,
+    console = Console(server, tap, host)
+    serving = partial(
+        serve_app,
+        console.app,
+        listeners,
+        stopping=stopping,
+        wind_up=console.wind_up,
     )
-    config.errorlog = logging.getLogger("hypercorn.error")
-    trigger = partial(stopped, stopping, console.wind_up, console.pages, ports)
     try:
         async with trio.open_nursery() as console.nursery:
-            await console.nursery.start(
-                partial(serve, console.app, config, shutdown_trigger=trigger)
-            )
-            url = f"http://{f'[{host}]' if ':' in host else host}:{ports[0]}/?token={console.token}"
+            await console.nursery.start(serving)
+            name = f"[{host}]" if ":" in host else host
+            url = f"http://{name}:{bound}/?token={console.token}"
             print(f"Console: {url}", file=sys.stderr, flush=True)
             if not is_loopback(host):
                 print(

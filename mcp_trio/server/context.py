@@ -130,10 +130,10 @@ class Context:
 
         That is for long work over HTTP. Where a client cannot come back, nothing happens.
         """
-        if let_go := getattr(
-            self._request.channel, "let_go", None
-        ):  # only HTTP's channels have it
-            let_go(round(retry * 1000))
+        # Only the channels of HTTP have it.
+        release_client = getattr(self._request.channel, "release_client", None)
+        if release_client is not None:
+            release_client(round(retry * 1000))
         await self._let_others()
 
     @cached_property
