@@ -505,3 +505,51 @@ async def test_a_tool_can_let_the_connection_go_and_is_asked_for_the_rest() -> N
             event = await wire.event(Parser())
             assert (event.id, json.loads(event.data)["id"]) == ("0-1", 5)
             assert await wire.chunk() == b""
+
+
+# Observers of messages
+
+
+async def test_an_observer_sees_all_that_a_post_brings_and_gets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = make_server()
+    seen: list[tuple[str, object]] = []
+    server.on_message = lambda talk, sender, data: seen.append(
+        (sender, json.loads(data))
+    )
+    async with site(server) as there:
+        session = await there.open_session()
+        seen.clear()
+        steps = message(
+            "tools/call",
+            {"name": "steps", "arguments": {}, "_meta": {"progressToken": "p"}},
+        )
+        streamed = await there.post(steps, session)
+        assert len(streamed.messages) == 4
+        assert seen == [
+            ("client", steps),
+            *[("server", one) for one in streamed.messages],
+        ]
+        for refused, headers in [
+            (message("ping"), {"Mcp-Session-Id": "x"}),
+            (message("ping"), {}),
+            ({"jsonrpc": "2.0"}, session),
+        ]:
+            seen.clear()
+            refusal = await there.post(refused, headers)
+            assert refusal.status >= 400
+            assert seen == [("client", refused), ("server", refusal.json)]
+        seen.clear()
+        monkeypatch.setattr(Sessions, "open", lambda *_: False)
+        opening = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"},
+        }
+        refusal = await there.post(message("initialize", opening))
+        assert refusal.status == 503
+        assert [data for _, data in seen] == [
+            message("initialize", opening),
+            refusal.json,
+        ]

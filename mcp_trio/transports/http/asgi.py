@@ -4,7 +4,7 @@ The handshake of a WebSocket is refused.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import trio
@@ -20,11 +20,11 @@ from .service import Service
 
 log = logging.getLogger("mcp_trio")
 
-# As the ASGI specification names them.
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+# As the ASGI specification names them. Every host and framework has its own types for
+# these dictionaries; the ones here fit all of them.
+Scope = Mapping[str, Any]
+Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+Send = Callable[[Any], Awaitable[None]]
 
 # Seconds for a body, and for the rest of one that was refused.
 BODY_TIME = 60.0
@@ -132,7 +132,7 @@ class Application:
         answer: Reply | Exchange | Feed
         async with trio.open_nursery() as nursery:
             try:
-                # The call may enter scopes of its own, which must be inside of this one.
+                # The call may enter scopes of its own, inside of this one.
                 with trio.CancelScope() as scope:
                     try:
                         answer = self.service.answer(head, body)
@@ -168,8 +168,8 @@ class Application:
             nursery.cancel_scope.cancel()
         if not is_done:
             return
-        # hypercorn calls even the end of a response a disconnect. Nothing must watch for
-        # it any more when the end is sent.
+        # hypercorn reports a disconnect at the end of a response, too. Nothing must
+        # watch for it any more when the end is sent.
         if reply is not None:
             await self._send_reply(reply, head, send)
         else:
@@ -226,7 +226,7 @@ class Application:
         await send({"type": "http.response.start", "status": status, "headers": lines})
 
 
-def _body(data: bytes, *, more_body: bool = False) -> Message:
+def _body(data: bytes, *, more_body: bool = False) -> dict[str, Any]:
     return {"type": "http.response.body", "body": data, "more_body": more_body}
 
 
@@ -255,7 +255,7 @@ def _read_head(scope: Scope) -> Head:
 
 
 async def _read_body(head: Head, receive: Receive) -> bytes | Reply | None:
-    """Return the body, or the refusal if it is not acceptable; None if there is no client."""
+    """Return the body, or its refusal; None if the client has gone."""
     headers = head.headers
     declared = int(headers.get(b"content-length", 0))
     # Such a request is refused when its first end has come. At the second one hypercorn

@@ -10,9 +10,9 @@ from . import sse
 # kept even if it is larger.
 HISTORY_BYTES = 256 * 1024
 HISTORY_EVENTS = 256
-# Unsent bytes from which on a request that sends more has to wait.
+# A request that sends more has to wait while so many bytes are unsent.
 HIGH_WATER = 2**20
-# Unsent bytes from which on a stream stops waiting for a client that does not read.
+# A stream gives up a client that leaves so many bytes unsent.
 MAX_UNSENT = 16 * 2**20
 
 
@@ -21,10 +21,10 @@ class EventStream:
 
     A stream with a name can be resumed. Its events have ids, made of the stream's name
     and the event's number, and it keeps the latest ones after they were sent. A client
-    that has lost its connection comes back with a `Last-Event-ID`, and is sent every
-    event after that one again, followed by what is new.
+    that has lost its connection comes back with a `Last-Event-ID`. It is sent all later
+    events again, then the new ones.
 
-    A stream without a name forgets what it has sent.
+    A stream without a name keeps no event that was sent.
 
     Several connections may read the same stream. Only the latest of them is sent
     anything; when it goes, the one before it is served again.
@@ -128,7 +128,7 @@ class EventStream:
         return bool(self.head or self._unsent or self._farewell)
 
     def _take_unsent(self) -> bytes:
-        """Return everything that the latest reader was not sent, and count it as sent."""
+        """Return what the latest reader was not sent yet, and count it as sent."""
         events = islice(self._events, self._sent, None)
         block = b"".join([self.head, *events, self._farewell])
         if self._farewell:

@@ -36,9 +36,9 @@ class ServiceState(Struct, eq=False):
 class Exchange(Struct, eq=False):
     """A POST with a request or a batch in it.
 
-    A host calls `begin` in the turn in which it has read the POST. If that returns no
-    reply, the task that called it goes on with `rest`, and another task takes the
-    response from `response`.
+    A host calls `begin` as soon as it has read the POST. If that returns no reply, the
+    task that called it goes on with `rest`, and another task takes the response from
+    `response`.
     """
 
     state: ServiceState
@@ -88,7 +88,7 @@ class Exchange(Struct, eq=False):
         return None
 
     async def rest(self, scope: trio.CancelScope) -> None:
-        """Go on with what waits, in the task that began it.
+        """Go on with work that waits, in the task that began it.
 
         The scope belongs to the caller; `stop` cancels it.
         """
@@ -103,19 +103,19 @@ class Exchange(Struct, eq=False):
             self.state.waiting.discard(self)
 
     def stop(self) -> None:
-        """Cancel what still runs."""
+        """Cancel the work, if it still runs."""
         if self._scope is not None:
             self._scope.cancel()
 
     def client_gone(self) -> None:
-        """Cancel what runs if its client, which has gone, has no way to come back."""
+        """Note that the client has gone. Cancels, unless it can come back."""
         if not self.post_response.is_in_session:
             self.stop()
 
     def _continued(
         self, rest: Rest[bytes | None], scope: trio.CancelScope
     ) -> Rest[bytes | None]:
-        """Return what goes on with the request, or with the batch."""
+        """Return an awaitable for the rest of the request, or of the batch."""
         request = self._request
         if request is None:
             return rest
@@ -134,7 +134,7 @@ class Exchange(Struct, eq=False):
         principal: Principal,
         scope: trio.CancelScope,
     ) -> bytes | None:
-        """Cancel a subscription when its token no longer stands for its principal."""
+        """Wait for a subscription, and cancel it when its token is no longer valid."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(access.outlast, self.token, principal, scope.cancel)
             try:
@@ -165,7 +165,7 @@ class Exchange(Struct, eq=False):
             self._observe(message)
 
     def _observe(self, message: bytes) -> None:
-        """Show an observer what the client is sent: the result, or why there is none."""
+        """Show an observer the result, or the refusal that is sent instead of it."""
         conversation = self.conversation
         reply = self.post_response.reply
         sent = message if reply is None else reply.body

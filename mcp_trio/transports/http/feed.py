@@ -23,7 +23,7 @@ class Feed(msgspec.Struct, eq=False):
     """A response that is a stream of events.
 
     A host sends `headers`, and then every block that `next` returns. With `access`, the
-    feed ends when the token no longer stands for the principal.
+    feed ends when the token is no longer valid for the principal.
     """
 
     headers: ClassVar[Fields] = EVENTS

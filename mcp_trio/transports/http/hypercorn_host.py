@@ -10,7 +10,6 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import cast
 
 import trio
 from hypercorn.config import Config
@@ -28,8 +27,8 @@ log = logging.getLogger("mcp_trio")
 FIRST_PAUSE = 0.02
 LONGEST_PAUSE = 1.0
 SETTLED = 1.0
-# Seconds that a client may leave sent bytes unread before the system drops it. hypercorn
-# waits for it without end, even when it is cancelled.
+# Seconds for a client to read what was sent, before the system closes its connection.
+# hypercorn itself waits for the client without end, even when it is cancelled.
 UNREAD_TIME = 30.0
 
 
@@ -65,7 +64,7 @@ async def serve_hypercorn(
         async with trio.open_nursery() as nursery:
             serving = partial(
                 serve_app,
-                cast(Framework, application),
+                application,
                 listeners,
                 stopping=stopping,
                 # hypercorn itself would only cut off idle connections.
@@ -73,7 +72,7 @@ async def serve_hypercorn(
                 tls=tls,
             )
             await nursery.start(serving)
-            # A name may stand for several addresses.
+            # A name may have several addresses.
             task_status.started(list(dict.fromkeys((host, port) for port in ports)))
     finally:
         service.close()
@@ -124,7 +123,8 @@ async def serve_app(
             except Exception as problem:
                 if status.since is None:
                     raise
-                log.error("hypercorn has failed, and is started again: %r", problem)
+                cause = _first_cause(problem)
+                log.error("hypercorn has failed, and is started again: %r", cause)
             if stopping.is_set():
                 return
             if trio.current_time() - status.since > SETTLED:
@@ -134,6 +134,13 @@ async def serve_app(
     finally:
         for listener in listeners:
             listener.close()
+
+
+def _first_cause(problem: BaseException) -> BaseException:
+    """Return the first exception in nested groups."""
+    while isinstance(problem, BaseExceptionGroup):
+        problem = problem.exceptions[0]
+    return problem
 
 
 class _ListeningStatus:

@@ -35,7 +35,7 @@ class PostResponse(Struct, eq=False):
     def send(self, message: bytes) -> None:
         """Send a message before the result.
 
-        If the client takes no stream, the message goes to its session's announcements.
+        If the client takes no stream, its session's announcements carry the message.
         """
         if self.accepted.stream:
             self._open_stream().send(message)
@@ -62,7 +62,7 @@ class PostResponse(Struct, eq=False):
     def finish(self, message: bytes | None, request: Request | None) -> None:
         """End the response with a result or an error; with None if it was cancelled.
 
-        `request` is what was answered, or None for a batch.
+        `request` is None for a batch.
         """
         if self._ends_as_stream(message, request):
             stream = self._open_stream()
@@ -94,7 +94,7 @@ class PostResponse(Struct, eq=False):
         return request.error is None and request.call.method != "initialize"
 
     def _open_session(self, message: bytes) -> Reply:
-        """Return the reply to `initialize`, which has succeeded, and open the session."""
+        """Open the session, and return the reply to the successful `initialize`."""
         session = self.conversation
         if not self.sessions.open(session):
             return refusal(503, "Too many sessions, and all of them busy")
@@ -110,7 +110,7 @@ class PostResponse(Struct, eq=False):
         return self.reply or self._open_stream()
 
     def _open_stream(self) -> EventStream:
-        """Make this a stream, if it is none yet."""
+        """Return the stream. From now on the response is one."""
         if self._stream is None:
             if self.is_in_session:
                 self._stream = self.conversation.open_stream()

@@ -13,7 +13,7 @@ import trio
 from ...protocol.errors import HeaderMismatch, UnsupportedVersion
 from ...protocol.mirrored_headers import Mirror, mirrors
 from ...protocol.revisions import Revision
-from ...protocol.session import Answer, Batch, Call, Notice, Refusal
+from ...protocol.session import Answer, Batch, Call, Event, Notice, Refusal
 from ...server.app import Server
 from ...server.conversation import Sender
 from ...server.features.tools import ServerTool
@@ -54,7 +54,7 @@ from .rules import (
 )
 from .sessions import HttpSession, Sessions
 
-# Seconds to write what is left when everything was cancelled.
+# Seconds to write the remaining data after everything was cancelled.
 LAST_WORDS = 0.5
 # Refusals that well-meaning clients get too, and that are not worth a line in the log.
 ORDINARY = frozenset({404, 405, 406, 415})
@@ -89,7 +89,7 @@ class Service:
             revision.name.encode(): revision for revision in server.revisions.all
         }
 
-    # Who is let in
+    # Checking heads
 
     def admit(self, head: Head) -> Reply | None:
         """Check a head before its body comes. Returns the refusal, if it is refused.
@@ -238,15 +238,19 @@ class Service:
             return exchange.begin(event) or exchange
         if isinstance(event, Answer) and revision is not None:
             _check_answer(conversation, revision, head)
-        # Without a session, there is nobody to whom a notification could make a change.
+        # Without a session, the conversation ends here, and nothing can change in it.
         if conversation.id:
-            parts = event.events if isinstance(event, Batch) else [event]
-            for part in parts:
-                if isinstance(part, Answer):
-                    conversation.answer_question(part)
-                elif isinstance(part, Notice):
-                    handle_notification(self.server, conversation, part)
+            self._take_notices(conversation, event)
         return Reply(202)
+
+    def _take_notices(self, conversation: HttpSession, event: Event | None) -> None:
+        """Act on the notifications and answers of a POST, which have no reply."""
+        parts = event.events if isinstance(event, Batch) else [event]
+        for part in parts:
+            if isinstance(part, Answer):
+                conversation.answer_question(part)
+            elif isinstance(part, Notice):
+                handle_notification(self.server, conversation, part)
 
     def _check_headers(self, call: Call, head: Head) -> None:
         """Raise Refused if the headers of a stateless request do not fit its body."""
@@ -334,8 +338,8 @@ class Service:
     async def wind_up(self, guests: Sized) -> None:
         """Let running requests finish, within the grace, then cancel them.
 
-        `guests` are the host's open connections or requests; this returns early when
-        there are none.
+        `guests` are the host's open connections or requests. This returns as soon as
+        all of them have ended.
         """
         self.stopping = True
         self._end_idle()

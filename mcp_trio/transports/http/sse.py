@@ -12,7 +12,7 @@ def encode(data: bytes, *, id: bytes = b"", name: bytes = b"message") -> bytes:
 
 
 def encode_priming(id: bytes) -> bytes:
-    """Return an event without a message, which gives the client an id to resume from."""
+    """Return an event without a message, whose id the client can resume from."""
     return b"id: %b\ndata: \n\n" % id
 
 
