@@ -383,7 +383,7 @@ async def test_hypercorn_is_started_again_after_a_failure(
 
     await failing(fails_ten_times, monkeypatch, stopping)
     assert [record.message for record in caplog.records] == [
-        "hypercorn has failed, and is started again: OSError('one client')"
+        "hypercorn failed, and is started again: OSError('one client')"
     ] * 10
     pauses = [
         round(later - one, 3) for one, later in zip(starts, starts[1:], strict=False)

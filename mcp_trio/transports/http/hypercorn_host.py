@@ -124,9 +124,10 @@ async def serve_app(
                 if status.since is None:
                     raise
                 cause = _first_cause(problem)
-                log.error("hypercorn has failed, and is started again: %r", cause)
             if stopping.is_set():
+                log.error("hypercorn failed while it stopped: %r", cause)
                 return
+            log.error("hypercorn failed, and is started again: %r", cause)
             if trio.current_time() - status.since > SETTLED:
                 pause = FIRST_PAUSE
             await trio.sleep(pause)
