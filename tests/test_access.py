@@ -47,7 +47,7 @@ from mcp_trio.client.http_connection import bearing
 from mcp_trio.client.target import connect as connect_to
 from mcp_trio.server.serve_conversation import serve_conversation
 from mcp_trio.testing import connect
-from mcp_trio.transports.http import service
+from mcp_trio.transports.http import feed
 from mcp_trio.transports.memory import memory_pair
 
 each_host = pytest.mark.parametrize("host", HOSTS)
@@ -609,7 +609,7 @@ async def test_who_stays_connected_is_let_go_when_the_token_is_withdrawn(
 ) -> None:
     known = {"token": Principal("a", {"admin"})}
     monkeypatch.setattr(access_module, "RECHECK_INTERVAL", 0.1)
-    monkeypatch.setattr(service, "HEARTBEAT", 0.05)
+    monkeypatch.setattr(feed, "HEARTBEAT", 0.05)
 
     async def looking_up(token: str) -> Principal | None:
         if known["token"] == Principal("unknown"):

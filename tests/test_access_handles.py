@@ -24,9 +24,10 @@ from http_wire import HEADERS, Signals, message, request
 
 from mcp_trio import Context, Server
 from mcp_trio.client.event_parser import EventParser
+from mcp_trio.transports.http.exchange import Exchange
 from mcp_trio.transports.http.messages import Head, Reply
 from mcp_trio.transports.http.rules import MCP
-from mcp_trio.transports.http.service import Exchange, Service
+from mcp_trio.transports.http.service import Service
 
 each_host = pytest.mark.parametrize("host", HOSTS)
 CANCELLING = {

@@ -319,7 +319,11 @@ async def test_what_runs_longer_than_the_grace_is_cancelled_and_its_stream_ends_
         assert signals.cleaned.is_set()
 
 
-async def test_who_does_not_read_does_not_hold_up_the_end() -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux drops such a client")
+async def test_who_does_not_read_holds_up_the_end_for_a_while_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hypercorn_host, "UNREAD_TIME", 0.5)
     server, stopping = make_server(grace=0.1), trio.Event()
 
     @server.tool
@@ -341,6 +345,65 @@ async def test_who_does_not_read_does_not_hold_up_the_end() -> None:
             await stream.receive_some(1)
             stopping.set()
         await stream.aclose()
+
+
+async def failing(
+    hypercorn: Any, monkeypatch: pytest.MonkeyPatch, stopping: trio.Event
+) -> None:
+    """Serve by something that fails instead of hypercorn."""
+    monkeypatch.setattr(hypercorn_host, "serve", hypercorn)
+    async with trio.open_nursery() as nursery:
+        start = partial(
+            hypercorn_host.serve_hypercorn,
+            make_server(),
+            "127.0.0.1",
+            0,
+            stopping=stopping,
+        )
+        await nursery.start(start)
+
+
+async def test_hypercorn_is_started_again_after_a_failure(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    stopping, starts = trio.Event(), list[float]()
+
+    async def fails_ten_times(
+        app: Any, config: Config, *, shutdown_trigger: Any, task_status: Any
+    ) -> None:
+        for bound in config.create_sockets().insecure_sockets:
+            bound.close()
+        starts.append(trio.current_time())
+        task_status.started([])
+        if len(starts) <= 10:
+            raise ExceptionGroup("", [ExceptionGroup("", [OSError("one client")])])
+        stopping.set()
+        await shutdown_trigger()
+
+    await failing(fails_ten_times, monkeypatch, stopping)
+    assert [record.message for record in caplog.records] == [
+        "hypercorn failed, and is started again: OSError('one client')"
+    ] * 10
+    pauses = [
+        round(later - one, 3) for one, later in zip(starts, starts[1:], strict=False)
+    ]
+    assert pauses == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1, 1, 1, 1]
+
+
+async def test_hypercorn_is_not_started_again_where_it_cannot_begin(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fails(app: Any, config: Config, **options: Any) -> None:
+        for bound in config.create_sockets().insecure_sockets:
+            bound.close()
+        raise OSError("no certificate")
+
+    with pytest.raises(ExceptionGroup) as raised:
+        await failing(fails, monkeypatch, trio.Event())
+    assert raised.group_contains(OSError, match="no certificate")
+    assert caplog.records == []
 
 
 async def test_serve_has_it_as_an_engine() -> None:

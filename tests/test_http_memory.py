@@ -29,7 +29,7 @@ SERVER = f"""
 from mcp_trio.demo import server
 from mcp_trio.transports.http.sessions import Sessions
 
-Sessions.idle = {IDLE}
+Sessions.idle_timeout = {IDLE}
 """
 OPENING = {
     "protocolVersion": "2025-11-25",

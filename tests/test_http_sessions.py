@@ -8,7 +8,11 @@ from http_wire import HEADERS, Signals, Site, Wire, make_server, message, reques
 
 from mcp_trio import Context, Principal, Server
 from mcp_trio.client.event_parser import EventParser
-from mcp_trio.transports.http.event_stream import HIGH_WATER, HISTORY_BYTES, Stream
+from mcp_trio.transports.http.event_stream import (
+    HIGH_WATER,
+    HISTORY_BYTES,
+    EventStream,
+)
 from mcp_trio.transports.http.sessions import HttpSession, Sessions
 
 RESUMING = ["2025-03-26", "2025-06-18", "2025-11-25"]
@@ -382,7 +386,7 @@ def opened(
 
 def test_sessions_are_bounded_and_the_longest_idle_goes_first() -> None:
     sessions = Sessions()
-    sessions.most = 2
+    sessions.max_sessions = 2
     one, two = opened(sessions, 0.0), opened(sessions, 0.0)
     assert one is not None
     assert two is not None
@@ -390,16 +394,16 @@ def test_sessions_are_bounded_and_the_longest_idle_goes_first() -> None:
     assert sessions.find(one.id, None) is one
     three = opened(sessions, 2.0)
     assert sessions.find(two.id, None) is None
-    one.news.attach(one)
-    three.news.attach(three)
+    one.announcements.attach(one)
+    three.announcements.attach(three)
     assert opened(sessions, 4.0) is None
 
 
 def test_idle_sessions_expire_and_busy_ones_do_not() -> None:
     sessions = Sessions()
-    sessions.idle = 10.0
+    sessions.idle_timeout = 10.0
     one, two = opened(sessions, 0.0), opened(sessions, 0.0)
-    one.news.attach(one)
+    one.announcements.attach(one)
     sessions.expire(11.0)
     assert sessions.find(one.id, None) is one
     assert sessions.find(two.id, None) is None
@@ -420,10 +424,10 @@ def test_what_all_sessions_keep_is_bounded_and_the_longest_idle_goes_first() -> 
         opened.append(session)
     session.open_stream().attach(object())  # it is busy
     sessions.find(opened[0].id, None)
-    sessions.most_kept = 1_000_000
+    sessions.max_history = 1_000_000
     sessions.expire(20.0)
     assert list(sessions.values()) == [*opened[6:], opened[0]]
-    sessions.most_kept = 0
+    sessions.max_history = 0
     sessions.expire(21.0)
     assert list(sessions.values()) == [session]
 
@@ -437,7 +441,7 @@ def test_a_session_of_another_principal_is_not_found() -> None:
 
 
 async def test_history_is_bounded_and_its_last_event_is_kept() -> None:
-    stream = Stream(b"1")
+    stream = EventStream(b"1")
     for number in range(1000):
         stream.send(b"%d" % number)
     stream.send(b"x" * HISTORY_BYTES)
@@ -451,7 +455,7 @@ async def test_history_is_bounded_and_its_last_event_is_kept() -> None:
 async def test_a_stream_whose_client_does_not_read_makes_those_wait_who_fill_it() -> (
     None
 ):
-    stream = Stream(b"1")
+    stream = EventStream(b"1")
     reader = object()
     stream.attach(reader)
     stream.send(b"x" * HIGH_WATER)
@@ -463,11 +467,11 @@ async def test_a_stream_whose_client_does_not_read_makes_those_wait_who_fill_it(
 
 
 async def test_a_connection_can_be_let_go_and_the_rest_is_fetched_later() -> None:
-    stream = Stream(b"1", primes=True)
+    stream = EventStream(b"1", primes=True)
     reader, later = object(), object()
     stream.attach(reader)
     assert await stream.take(reader) == b"id: 1-0\ndata: \n\n"
-    stream.let_go(500)
+    stream.release_client(500)
     assert await stream.take(reader) == b"retry: 500\n\n"
     assert await stream.take(reader) == b""
     stream.send(b"{}")
@@ -501,3 +505,51 @@ async def test_a_tool_can_let_the_connection_go_and_is_asked_for_the_rest() -> N
             event = await wire.event(EventParser())
             assert (event.id, json.loads(event.data)["id"]) == ("0-1", 5)
             assert await wire.chunk() == b""
+
+
+# Observers of messages
+
+
+async def test_an_observer_sees_all_that_a_post_brings_and_gets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = make_server()
+    seen: list[tuple[str, object]] = []
+    server.on_message = lambda talk, sender, data: seen.append(
+        (sender, json.loads(data))
+    )
+    async with site(server) as there:
+        session = await there.open_session()
+        seen.clear()
+        steps = message(
+            "tools/call",
+            {"name": "steps", "arguments": {}, "_meta": {"progressToken": "p"}},
+        )
+        streamed = await there.post(steps, session)
+        assert len(streamed.messages) == 4
+        assert seen == [
+            ("client", steps),
+            *[("server", one) for one in streamed.messages],
+        ]
+        for refused, headers in [
+            (message("ping"), {"Mcp-Session-Id": "x"}),
+            (message("ping"), {}),
+            ({"jsonrpc": "2.0"}, session),
+        ]:
+            seen.clear()
+            refusal = await there.post(refused, headers)
+            assert refusal.status >= 400
+            assert seen == [("client", refused), ("server", refusal.json)]
+        seen.clear()
+        monkeypatch.setattr(Sessions, "open", lambda *_: False)
+        opening = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"},
+        }
+        refusal = await there.post(message("initialize", opening))
+        assert refusal.status == 503
+        assert [data for _, data in seen] == [
+            message("initialize", opening),
+            refusal.json,
+        ]

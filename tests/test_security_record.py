@@ -521,9 +521,7 @@ def test_what_is_installed_below_is_past_what_broke(library: str) -> None:
     }
     for requirements in required[library]:
         pins = [
-            line
-            for line in requirements.splitlines()
-            if line.startswith(library + " ")
+            line for line in requirements.splitlines() if line.startswith(library + " ")
         ]
         assert pins == [f"{library} >={'.'.join(map(str, least))}"]
     assert f"# {incident}\n    {pins[0]}\n" in file.read_text(encoding="utf-8")

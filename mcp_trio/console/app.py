@@ -6,10 +6,9 @@ whatever the page is told. The page posts its commands.
 
 from __future__ import annotations
 
-import logging
 import secrets
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import partial
 from importlib.resources import files
@@ -17,8 +16,6 @@ from ipaddress import ip_address
 
 import msgspec
 import trio
-from hypercorn.config import Config
-from hypercorn.trio import serve
 from quart import request
 from quart_trio import QuartTrio
 from quart_trio.wrappers import TrioResponse as Response
@@ -27,7 +24,7 @@ from ..client.errors import RemoteError, ServerGone
 from ..protocol import jsonrpc
 from ..server.app import Server
 from ..trace.format import NOT_THAT
-from ..transports.http.hypercorn_host import stopped
+from ..transports.http.hypercorn_host import open_listeners, serve_app
 from ..transports.http.rules import bare, is_loopback
 from ..transports.http.service import LAST_WORDS
 from .message_tap import MessageTap
@@ -230,35 +227,24 @@ async def serve_console(
     It shows the conversations that begin later. Its URL, which includes the token, is
     printed to stderr and passed to `task_status`.
     """
-    listeners = await trio.open_tcp_listeners(port, host=host)
-    sockets = [listener.socket for listener in listeners]
-    ports = [socket.getsockname()[1] for socket in sockets]
+    listeners = await open_listeners(host, port)
+    bound = listeners[0].getsockname()[1]
     tap = MessageTap()
     console = Console(server, tap, host)
-    wait_for_end = partial(stopped, stopping, console.wind_up, console.pages, ports)
+    serving = partial(
+        serve_app,
+        console.app,
+        listeners,
+        stopping=stopping,
+        wind_up=console.wind_up,
+    )
     with tap.attached_to(server):
         async with trio.open_nursery() as nursery:
             console.nursery = nursery
-            await nursery.start(
-                partial(
-                    serve,
-                    console.app,
-                    _hypercorn_config(sockets),
-                    shutdown_trigger=wait_for_end,
-                )
-            )
-            url = _url(host, ports[0], console.token)
+            await nursery.start(serving)
+            url = _url(host, bound, console.token)
             _announce(url, host)
             task_status.started(url)
-
-
-def _hypercorn_config(sockets: Sequence[trio.socket.SocketType]) -> Config:
-    config = Config()
-    # hypercorn takes over the file descriptors.
-    config.bind = [f"fd://{socket.detach()}" for socket in sockets]
-    config.graceful_timeout = LAST_WORDS
-    config.errorlog = logging.getLogger("hypercorn.error")
-    return config
 
 
 def _url(host: str, port: int, token: str) -> str:

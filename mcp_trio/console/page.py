@@ -22,7 +22,7 @@ from ..server.app import Server
 from ..server.conversation import Conversation, Sender
 from ..server.serve_conversation import serve_conversation
 from ..trace.format import parsed
-from ..transports.http.service import HEARTBEAT
+from ..transports.http.feed import HEARTBEAT
 from ..transports.memory import memory_pair
 from .message_tap import MessageTap, ObservedMessage
 

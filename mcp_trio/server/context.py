@@ -190,9 +190,9 @@ class Context(Generic[StateT]):
         work over HTTP. If the client has no way to come back, this does nothing.
         """
         # Only HTTP's channels have it.
-        let_go = getattr(self._request.channel, "let_go", None)
-        if let_go is not None:
-            let_go(round(retry * 1000))
+        release_client = getattr(self._request.channel, "release_client", None)
+        if release_client is not None:
+            release_client(round(retry * 1000))
         await self._let_others_run()
 
     @cached_property

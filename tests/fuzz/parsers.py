@@ -362,7 +362,7 @@ def an_event_id(mutator: Mutator) -> Callable[[], object]:
     def one() -> None:
         given = mutator.make()
         try:
-            stream, after = session.resumed(given)
+            stream, after = session.resume(given)
         except Refused:
             stream = None
         if stream is None:

@@ -11,7 +11,7 @@ from mcp_trio.server import worker_threads as threads
 from mcp_trio.transports.http.sessions import Sessions
 
 # Seconds, so that what clients leave behind is gone soon after them.
-Sessions.idle = threads.IDLE = 3.0
+Sessions.idle_timeout = threads.IDLE = 3.0
 server = Server("soaked", grace=2)
 
 

@@ -1,9 +1,10 @@
-"""The same endpoint as an ASGI 3 application, for any host on trio; and hypercorn as that host.
+"""The MCP endpoint as an ASGI 3 application, for hosts that run on trio.
 
-A WebSocket's handshake is refused.
+The handshake of a WebSocket is refused.
 """
 
 import logging
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import trio
@@ -12,193 +13,268 @@ from ...protocol.jsonrpc import MAX_MESSAGE
 from ...server.app import Server
 from ...server.limiter import network
 from ...server.runner import SPOILED, Spoiled
-from .messages import TOO_LARGE, TOO_SLOW, Fields, Head, Headers, Reply, refusal
-from .service import Exchange, Feed, Service
+from .exchange import Exchange
+from .feed import Feed
+from .messages import TOO_LARGE, TOO_SLOW, Fields, Head, Reply, refusal
+from .service import Service
 from .settings import DEFAULT_SETTINGS, HttpSettings
 
 log = logging.getLogger("mcp_trio")
 
+# As the ASGI specification names them. Every host and framework has its own types for
+# these dictionaries; the ones here fit all of them.
+Scope = Mapping[str, Any]
+Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+Send = Callable[[Any], Awaitable[None]]
+
 # Seconds for a body, and for the rest of one that was refused.
-BODY_TIME, LINGER_TIME = 60.0, 1.0
+BODY_TIME = 60.0
+LINGER_TIME = 1.0
 VERSIONS = ("1.0", "1.1", "2", "3")
 CLOSE = ((b"Connection", b"close"),)
-# RFC 9112, section 6.1: what comes behind it may be a request, or not
+# RFC 9112, section 6.1: bytes that follow such a request may be another one, or not.
 TWO_ENDS = refusal(
     400, "Bad request: Content-Length and Transfer-Encoding exclude each other", CLOSE
 )
 
 
 class Application:
-    """What `Server.asgi` gives. Wherever it is mounted, its paths are those that the client sees.
+    """The ASGI application that `Server.asgi` returns.
 
-    It runs the server for as long as the host's lifespan lasts, if it is told of it.
+    Wherever it is mounted, its paths are those that the client sees. If the host sends
+    lifespan events to it, the server runs from startup to shutdown.
     """
 
     def __init__(
         self, server: Server, settings: HttpSettings = DEFAULT_SETTINGS
     ) -> None:
         self.service = Service(server, settings)
-        self.requests: list[Head] = []  # under way
+        self.requests: list[Head] = []  # those that are served now
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Serve what ASGI calls a connection: one request, or the lifespan."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one ASGI scope: a request, a WebSocket or the lifespan."""
         if not trio.lowlevel.in_trio_run():
             raise RuntimeError(
-                "this application runs on trio, as under hypercorn --worker-class trio, not on asyncio"
+                "this application runs on trio, as under hypercorn --worker-class "
+                "trio, not on asyncio"
             )
         if scope["type"] == "lifespan":
-            await receive()
-            async with self.service.server.running():
-                await send({"type": "lifespan.startup.complete"})
-                await receive()
-                self.service.close()
-            await send({"type": "lifespan.shutdown.complete"})
+            await self._live(receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close"})
-        elif scope["http_version"] not in VERSIONS:  # h11 reads any as if it were 1.1
-            wrong = f"Bad request: HTTP/{scope['http_version']} is not spoken here"
-            await self._reply(refusal(400, wrong, CLOSE), _head(scope), send)
-        elif not self.service.server.is_running:
-            raise RuntimeError(
-                "not running: the application that mounts this has to enter server.running() itself"
-            )
         else:
-            head = _head(scope)
-            self.requests.append(head)
-            try:
-                await self._answer(head, receive, send)
-            finally:
-                self.requests.remove(head)
+            await self._serve_request(scope, receive, send)
 
-    async def _answer(self, head: Head, receive: Any, send: Any) -> None:
-        self.service.sessions.expire(trio.current_time())
-        body: Reply | bytes | None = self.service.admit(head)
-        if body is None and self.service.server.access is not None:
-            body = await self.service.bearers.identify(head)
-        body = body or await _body(head.headers, receive)
-        if body is None:
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """Run the server for as long as the host's lifespan lasts."""
+        await receive()
+        async with self.service.server.running():
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            self.service.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _serve_request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        head = _read_head(scope)
+        # h11 reads any version as if it were 1.1.
+        version = scope["http_version"]
+        if version not in VERSIONS:
+            problem = f"Bad request: HTTP/{version} is not spoken here"
+            await self._send_reply(refusal(400, problem, CLOSE), head, send)
             return
-        if isinstance(body, Reply):
-            self.service.note_refusal(head, body)
-        refused = isinstance(body, Reply) and body is not TWO_ENDS
+        if not self.service.server.is_running:
+            raise RuntimeError(
+                "not running: the application that mounts this has to enter "
+                "server.running() itself"
+            )
+        self.requests.append(head)
+        try:
+            await self._handle(head, receive, send)
+        finally:
+            self.requests.remove(head)
+
+    async def _handle(self, head: Head, receive: Receive, send: Send) -> None:
+        """Check a request, read its body and answer it."""
+        service = self.service
+        service.sessions.expire(trio.current_time())
+        refused = service.admit(head)
+        if refused is None and service.server.access is not None:
+            refused = await service.bearers.identify(head)
+        if refused is None:
+            body = await _read_body(head, receive)
+            if body is None:
+                return  # the client has gone
+            if not isinstance(body, Reply):
+                await self._answer(head, body, receive, send)
+                return
+            refused = body
+        service.note_refusal(head, refused)
+        if refused is TWO_ENDS:
+            await self._send_reply(refused, head, send)
+        else:
+            await self._send_refusal(refused, head, receive, send)
+
+    async def _answer(
+        self, head: Head, body: bytes, receive: Receive, send: Send
+    ) -> None:
+        """Answer a request, whose call runs in this task if it waits."""
         answer: Reply | Exchange | Feed
         async with trio.open_nursery() as nursery:
             try:
-                # Entered before the request begins, which may enter scopes of its own.
-                with trio.CancelScope() as request:
+                # The call may enter scopes of its own, inside of this one.
+                with trio.CancelScope() as scope:
                     try:
-                        if isinstance(body, Reply):
-                            answer = body
-                        else:
-                            answer = self.service.answer(head, body)
+                        answer = self.service.answer(head, body)
                     except Spoiled as spoiled:
                         answer = spoiled.value
                     if not isinstance(answer, Reply):
-                        nursery.start_soon(self._give, answer, head, receive, send)
+                        nursery.start_soon(self._respond, answer, head, receive, send)
                     if isinstance(answer, Exchange):
-                        await answer.rest(request)
+                        await answer.rest(scope)
             except RuntimeError:
-                # A request left a cancel scope open; its response is given all the same.
+                # The call left a cancel scope open. Its client still gets the response.
                 log.exception(SPOILED)
         if isinstance(answer, Reply):
-            await self._reply(answer, head, send, receive if refused else None)
+            await self._send_reply(answer, head, send)
 
-    async def _give(
-        self, answer: Exchange | Feed, head: Head, receive: Any, send: Any
+    async def _respond(
+        self, answer: Exchange | Feed, head: Head, receive: Receive, send: Send
     ) -> None:
-        """Give what takes its time, and watch meanwhile for the client's going away."""
-        done = False
+        """Send a response that takes its time, unless the client goes away."""
+        reply = None
+        is_done = False
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_watch, answer, receive, nursery.cancel_scope)
-            response = (
-                await answer.response() if isinstance(answer, Exchange) else answer
-            )
-            if isinstance(response, Feed):
-                await self._start(200, response.headers, head, send)
-                async with response.open(nursery):
-                    while block := await response.next():
-                        await send(
-                            {
-                                "type": "http.response.body",
-                                "body": block,
-                                "more_body": True,
-                            }
-                        )
-            done = True
+            if isinstance(answer, Exchange):
+                response = await answer.response()
+            else:
+                response = answer
+            if isinstance(response, Reply):
+                reply = response
+            else:
+                await self._send_blocks(response, head, nursery, send)
+            is_done = True
             nursery.cancel_scope.cancel()
-        if done and isinstance(
-            response, Reply
-        ):  # hypercorn calls even an end a disconnect: nobody may watch any more
-            await self._reply(response, head, send)
-        elif done:
+        if not is_done:
+            return
+        # hypercorn reports a disconnect at the end of a response, too. Nothing must
+        # watch for it any more when the end is sent.
+        if reply is not None:
+            await self._send_reply(reply, head, send)
+        else:
             await send({"type": "http.response.body"})
 
-    async def _reply(
-        self, reply: Reply, head: Head, send: Any, unread: Any = None
-    ) -> None:
-        """Give a whole response; `unread` is by what comes more of the request."""
-        length = (
-            ((b"content-length", b"%d" % len(reply.body)),)
-            if reply.status != 204
-            else ()
-        )
-        await self._start(reply.status, reply.headers + length, head, send)
-        body = {"type": "http.response.body", "body": reply.body}
-        if (
-            unread is not None
-        ):  # a host that closes before all has come makes the client miss the no
-            await send({**body, "more_body": True})
-            body["body"] = b""
-            with trio.move_on_after(LINGER_TIME):
-                while (await unread()).get("more_body"):
-                    pass
-        await send(body)
+    # Sending
 
-    async def _start(self, status: int, headers: Fields, head: Head, send: Any) -> None:
-        lines = [
-            (name.lower(), value)
-            for name, value in headers + self.service.guard.cors(head)
-        ]  # as ASGI has them
+    async def _send_blocks(
+        self, feed: Feed, head: Head, nursery: trio.Nursery, send: Send
+    ) -> None:
+        """Send a stream of events, except for the end of the response."""
+        await self._send_start(200, feed.headers, head, send)
+        async with feed.open(nursery):
+            while True:
+                block = await feed.next()
+                if not block:
+                    return
+                await send(_body(block, more_body=True))
+
+    async def _send_reply(self, reply: Reply, head: Head, send: Send) -> None:
+        """Send a whole response."""
+        await self._send_reply_start(reply, head, send)
+        await send(_body(reply.body))
+
+    async def _send_refusal(
+        self, reply: Reply, head: Head, receive: Receive, send: Send
+    ) -> None:
+        """Send a whole response to a request that was not read to its end.
+
+        A client that still sends may not see the response if the host closes the
+        connection. So the rest of the request is read before the response ends.
+        """
+        await self._send_reply_start(reply, head, send)
+        await send(_body(reply.body, more_body=True))
+        with trio.move_on_after(LINGER_TIME):
+            while True:
+                message = await receive()
+                if not message.get("more_body"):
+                    break
+        await send(_body(b""))
+
+    async def _send_reply_start(self, reply: Reply, head: Head, send: Send) -> None:
+        headers = reply.headers
+        if reply.status != 204:
+            headers += ((b"content-length", b"%d" % len(reply.body)),)
+        await self._send_start(reply.status, headers, head, send)
+
+    async def _send_start(
+        self, status: int, headers: Fields, head: Head, send: Send
+    ) -> None:
+        """Send the head of a response. ASGI has the names of headers in lower case."""
+        fields = headers + self.service.guard.cors(head)
+        lines = [(name.lower(), value) for name, value in fields]
         await send({"type": "http.response.start", "status": status, "headers": lines})
 
 
-def _head(scope: Any) -> Head:
+def _body(data: bytes, *, more_body: bool = False) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": data, "more_body": more_body}
+
+
+def _read_head(scope: Scope) -> Head:
+    """Return the head of a request."""
     headers: dict[bytes, bytes] = {}
-    for name, given in scope["headers"]:
-        value = given.strip(b" \t")
-        headers[name] = headers[name] + b", " + value if name in headers else value
-    path = scope["path"].encode().replace(b"?", b"%3F")  # it is decoded
-    target = path + (b"?" + scope["query_string"] if scope["query_string"] else b"")
-    local, scheme = (scope.get("server") or ("",))[0], scope.get("scheme", "http")
-    peer = network((scope.get("client") or ("unknown",))[0])
+    for name, field in scope["headers"]:
+        value = field.strip(b" \t")
+        if name in headers:
+            value = headers[name] + b", " + value
+        headers[name] = value
+    # ASGI's path is decoded, so a question mark in it is not the query's.
+    target = scope["path"].encode().replace(b"?", b"%3F")
+    if scope["query_string"]:
+        target += b"?" + scope["query_string"]
+    local = scope.get("server") or ("",)
+    client = scope.get("client") or ("unknown",)
     return Head(
-        scope["method"].encode(), target, headers, local, scheme=scheme, peer=peer
+        scope["method"].encode(),
+        target,
+        headers,
+        local[0],
+        scheme=scope.get("scheme", "http"),
+        peer=network(client[0]),
     )
 
 
-async def _body(headers: Headers, receive: Any) -> bytes | Reply | None:
-    """The body, or what is wrong with it; None where the client has gone."""
-    declared, body = int(headers.get(b"content-length", 0)), bytearray()
-    # To refuse what has two ends before the one that hypercorn sees would have it close without a word.
-    two_ends = {b"content-length", b"transfer-encoding"} <= headers.keys()
-    with trio.move_on_after(LINGER_TIME if two_ends else BODY_TIME):
+async def _read_body(head: Head, receive: Receive) -> bytes | Reply | None:
+    """Return the body, or its refusal; None if the client has gone."""
+    headers = head.headers
+    declared = int(headers.get(b"content-length", 0))
+    # Such a request is refused when its first end has come. At the second one hypercorn
+    # would close the connection without a response.
+    has_two_ends = b"content-length" in headers and b"transfer-encoding" in headers
+    body = bytearray()
+    with trio.move_on_after(LINGER_TIME if has_two_ends else BODY_TIME):
         while max(declared, len(body)) <= MAX_MESSAGE:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return None
             body += message.get("body", b"")
             if not message.get("more_body"):
-                return TWO_ENDS if two_ends else bytes(body)
+                return TWO_ENDS if has_two_ends else bytes(body)
         return TOO_LARGE
-    return TWO_ENDS if two_ends else TOO_SLOW
+    return TWO_ENDS if has_two_ends else TOO_SLOW
 
 
 async def _watch(
-    answer: Exchange | Feed, receive: Any, response: trio.CancelScope
+    answer: Exchange | Feed, receive: Receive, response: trio.CancelScope
 ) -> None:
-    """Wait for the client's going away, all the time: who looks only now and then, hypercorn does not tell."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    """Cancel a response when the client goes away.
+
+    This has to wait all the time: hypercorn does not tell those that look only once in
+    a while.
+    """
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            break
     if isinstance(answer, Exchange):
         answer.client_gone()
     response.cancel()

@@ -18,10 +18,12 @@ from msgspec import Struct
 from ...server.limiter import network
 from ...server.runner import AWAKE, SPOILED, TURN, Rest, Spoiled, log, start
 from ..send_queue import GONE, let_go
+from .exchange import Exchange
+from .feed import Feed
 from .messages import TOO_SLOW, Fields, Reply, refusal
 from .parser import BODY, HEAD, IDLE, Parsed, RequestParser
 from .rules import MCP
-from .service import Exchange, Feed, Service
+from .service import Service
 
 # Seconds between two requests, for a head, for a body.
 PATIENCE = {IDLE: 75.0, HEAD: 10.0, BODY: 60.0}

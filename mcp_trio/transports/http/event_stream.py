@@ -1,4 +1,4 @@
-"""TODO"""
+"""A stream of server-sent events, which a client can leave and resume."""
 
 from itertools import islice
 
@@ -6,37 +6,46 @@ import trio
 
 from . import sse
 
+# Bytes and events that one stream keeps for a client that resumes it. The last event is
+# kept even if it is larger.
 HISTORY_BYTES = 256 * 1024
-# What one stream keeps for a client that comes back; the last event is kept in any case.
 HISTORY_EVENTS = 256
-# Unsent bytes beyond which a request that has more to say is made to wait.
+# A request that sends more has to wait while so many bytes are unsent.
 HIGH_WATER = 2**20
-# Unsent bytes beyond which a stream, whose client does not read, gives up.
-MOST_UNSENT = 16 * 2**20
+# A stream gives up a client that leaves so many bytes unsent.
+MAX_UNSENT = 16 * 2**20
 
 
-class Stream:
+class EventStream:
     """Messages on their way to a client, as events in order.
 
-    A stream with a name can be come back to: its events have ids, and those already sent are kept, within bounds. Of
-    several readers the latest is sent what comes, and if it goes, the one before.
+    A stream with a name can be resumed. Its events have ids, made of the stream's name
+    and the event's number, and it keeps the latest ones after they were sent. A client
+    that has lost its connection comes back with a `Last-Event-ID`. It is sent all later
+    events again, then the new ones.
+
+    A stream without a name keeps no event that was sent.
+
+    Several connections may read the same stream. Only the latest of them is sent
+    anything; when it goes, the one before it is served again.
     """
 
     def __init__(self, name: bytes = b"", *, primes: bool = False) -> None:
         self.name = name
         self.closed = False
+        self.size = 0  # the bytes of all kept events
+        self.head = b""  # sent before the next event
+        # The latest reader is last. The value says whether a comment is due.
+        self.readers: dict[object, bool] = {}
         self._primes = primes
+        # The kept events. The first `_sent` of them were sent, the others were not.
         self._events: list[bytes] = []
-        self._first = 1  # the number of the first event kept
-        self._sent = 0  # how many of those kept are sent
-        self.size = 0  # bytes kept
-        self._unsent = 0  # bytes
-        self.head = b""  # what is sent before the next event
-        self._parting = b""
-        self.readers: dict[
-            object, bool
-        ] = {}  # the latest last; whether it is to be sent a comment
-        self._waiting = trio.lowlevel.ParkingLot()
+        self._first = 1  # the number of the first kept event
+        self._sent = 0
+        self._unsent = 0  # the bytes of the events that were not sent
+        # Sent after the events; the connection ends with it.
+        self._farewell = b""
+        self._changed = trio.lowlevel.ParkingLot()
 
     def send(self, message: bytes) -> None:
         """Add a message. Never waits."""
@@ -46,79 +55,112 @@ class Stream:
         self._events.append(event)
         self.size += len(event)
         self._unsent += len(event)
-        if not self.name and self._unsent > MOST_UNSENT:
-            self.close()  # better cut off, which its client sees, than silently without some messages
-        self._forget()
-        self._waiting.unpark_all()
+        if not self.name and self._unsent > MAX_UNSENT:
+            # The client sees that a stream is cut off. It would not see a gap in it.
+            self.close()
+        self._trim()
+        self._changed.unpark_all()
 
-    def let_go(self, retry: int) -> None:
-        """End the connection that reads, or first will, not the stream: its client comes back in so many ms."""
+    def release_client(self, retry: int) -> None:
+        """End the reading connection, or the next one; the stream goes on.
+
+        The client is told to come back in `retry` milliseconds for the rest. Does
+        nothing to a stream that cannot be resumed.
+        """
         if self.name:
-            self._parting = sse.encode_retry(retry)
-            self._waiting.unpark_all()
+            self._farewell = sse.encode_retry(retry)
+            self._changed.unpark_all()
 
     def close(self) -> None:
-        """No more messages. Readers are sent what there is, and then end."""
+        """Take no more messages. Readers are sent the remaining ones, and end."""
         self.closed = True
-        self._waiting.unpark_all()
+        self._changed.unpark_all()
 
     async def drained(self) -> None:
-        """Wait while a client that is there is too far behind."""
+        """Wait while a client reads and is too far behind."""
         while self._unsent > HIGH_WATER and self.readers and not self.closed:
-            await self._waiting.park()
+            await self._changed.park()
+
+    # Reading
 
     def attach(self, reader: object, after: int | None = None) -> None:
-        """Begin to read, from after an event, or from the first not sent."""
+        """Begin to read: events after the one with that number, or those not sent yet.
+
+        The number comes from a `Last-Event-ID`. Events after it that are still kept are
+        sent again, even if they were sent before.
+        """
         self.readers[reader] = False
         if after is not None and self.name:
-            self._parting = b""  # here it is back already
-            self._sent = min(max(after + 1 - self._first, 0), len(self._events))
-            self._unsent = sum(map(len, islice(self._events, self._sent, None)))
+            self._rewind(after)
         if self._primes:
             self.head = sse.encode_priming(self._id(self._sent - 1))
-        self._waiting.unpark_all()
-
-    def beat(self, reader: object) -> None:
-        """Have a reader be sent a comment, unless there is something else."""
-        if reader in self.readers:
-            self.readers[reader] = True
-            self._waiting.unpark_all()
+        self._changed.unpark_all()
 
     def detach(self, reader: object) -> None:
         """Read no more."""
         self.readers.pop(reader, None)
-        self._waiting.unpark_all()
+        self._changed.unpark_all()
+
+    def beat(self, reader: object) -> None:
+        """Send a reader a comment, unless there is something else to send."""
+        if reader in self.readers:
+            self.readers[reader] = True
+            self._changed.unpark_all()
 
     async def take(self, reader: object) -> bytes:
-        """What is not sent yet, as soon as there is something; nothing at the end."""
-        while (
-            not (self.head or self._unsent or self._parting)
-            or next(reversed(self.readers), None) is not reader
-        ):
+        """Wait for the next bytes to send to a reader, and return them.
+
+        Returns nothing when the stream has ended, or this reader's part in it.
+        """
+        while not (self._is_latest(reader) and self._has_unsent()):
             if self.closed or reader not in self.readers:
                 return b""
             if self.readers[reader]:
                 self.readers[reader] = False
                 return sse.COMMENT
-            await self._waiting.park()
-        block = b"".join(
-            [self.head, *islice(self._events, self._sent, None), self._parting]
-        )
-        if self._parting:
+            await self._changed.park()
+        return self._take_unsent()
+
+    def _is_latest(self, reader: object) -> bool:
+        return next(reversed(self.readers), None) is reader
+
+    def _has_unsent(self) -> bool:
+        return bool(self.head or self._unsent or self._farewell)
+
+    def _take_unsent(self) -> bytes:
+        """Return what the latest reader was not sent yet, and count it as sent."""
+        events = islice(self._events, self._sent, None)
+        block = b"".join([self.head, *events, self._farewell])
+        if self._farewell:
+            # The latest reader is the one that takes the block: its connection ends.
             self.readers.popitem()
-        self.head = self._parting = b""
+        self.head = b""
+        self._farewell = b""
         self._sent = len(self._events)
         self._unsent = 0
-        self._forget()
-        self._waiting.unpark_all()
+        self._trim()
+        self._changed.unpark_all()
         return block
 
-    def _id(self, index: int) -> bytes:
-        return b"%b-%d" % (self.name, self._first + index) if self.name else b""
+    # History
 
-    def _forget(self) -> None:
-        """Keep what is not sent, and of the rest what the bounds allow; with nobody reading they hold for all."""
-        while self._events and self._is_beyond():
+    def _id(self, index: int) -> bytes:
+        """Return the id of the event at an index of the kept ones."""
+        if not self.name:
+            return b""
+        return b"%b-%d" % (self.name, self._first + index)
+
+    def _rewind(self, after: int) -> None:
+        """Count the kept events after a number as not sent."""
+        # A client that was to be released has come back already.
+        self._farewell = b""
+        index = after + 1 - self._first
+        self._sent = min(max(index, 0), len(self._events))
+        self._unsent = sum(map(len, islice(self._events, self._sent, None)))
+
+    def _trim(self) -> None:
+        """Forget the oldest events, as far as they need not be kept."""
+        while self._events and self._can_forget_oldest():
             size = len(self._events.pop(0))
             self._first += 1
             self.size -= size
@@ -127,14 +169,21 @@ class Stream:
             else:
                 self._unsent -= size
 
-    def _is_beyond(self) -> bool:
+    def _can_forget_oldest(self) -> bool:
+        """Return whether the oldest event is more than is kept."""
+        oldest_was_sent = self._sent > 0
         if not self.name:
-            return self._sent > 0
-        awaited = not self._sent and self.readers and self._unsent <= MOST_UNSENT
-        large = self.size > HISTORY_BYTES or len(self._events) > HISTORY_EVENTS
-        return large and not awaited and len(self._events) > 1
+            return oldest_was_sent
+        if len(self._events) == 1:
+            return False
+        if self.size <= HISTORY_BYTES and len(self._events) <= HISTORY_EVENTS:
+            return False
+        # The history is too large. An event that a client is about to read is kept all
+        # the same, unless that client is too far behind.
+        is_awaited = bool(self.readers) and self._unsent <= MAX_UNSENT
+        return oldest_was_sent or not is_awaited
 
 
-# The channel of a conversation that has none: what belongs to no request is not sent.
-NOWHERE = Stream()
+# The channel of a conversation that has none. What is sent on it is dropped.
+NOWHERE = EventStream()
 NOWHERE.close()

@@ -1,42 +1,50 @@
-"""What is counted, in the text form that Prometheus reads."""
+"""Count requests, in the text format that Prometheus reads."""
 
 from collections import Counter
+from collections.abc import Mapping
 
 
 class Metrics:
-    """Counters. Their labels come from tables: of methods, from those that the gate lets pass. So they have an end."""
+    """The counters of one server.
+
+    Their labels are methods, outcomes and statuses that the server knows, so that no
+    client can add to their number without end.
+    """
 
     def __init__(self) -> None:
-        self.requests: Counter[str] = Counter()  # by labels
+        self.requests: Counter[tuple[str, str]] = Counter()  # by method and outcome
         self.refused: Counter[int] = Counter()  # by status
         self.seconds = 0.0
         self.streams = 0
 
     def count(self, method: str, outcome: str, seconds: float) -> None:
-        """A request has ended."""
-        self.requests[f'{{method="{method}",outcome="{outcome}"}}'] += 1
+        """Count a request that has ended."""
+        self.requests[method, outcome] += 1
         self.seconds += seconds
 
     def render(self, sessions: int, in_flight: int) -> bytes:
-        """All of it."""
-        families: dict[str, dict[str, float]] = {
-            "mcp_requests_total counter": dict(sorted(self.requests.items())),
-            "mcp_request_seconds summary": {
-                "_sum": self.seconds,
-                "_count": self.requests.total(),
-            },
-            "mcp_requests_in_flight gauge": {"": in_flight},
-            "mcp_sessions gauge": {"": sessions},
-            "mcp_streams gauge": {"": self.streams},
-            "mcp_http_refused_total counter": {
-                f'{{status="{s}"}}': count for s, count in sorted(self.refused.items())
-            },
+        """Return the page for Prometheus."""
+        requests = {
+            f'{{method="{method}",outcome="{outcome}"}}': count
+            for (method, outcome), count in self.requests.items()
         }
-        lines = []
-        for family, values in families.items():
-            name = family.partition(" ")[0]
-            lines += [
-                f"# TYPE {family}",
-                *(f"{name}{label} {value}" for label, value in values.items()),
-            ]
-        return "\n".join([*lines, ""]).encode()
+        summary = {"_sum": self.seconds, "_count": self.requests.total()}
+        refused = {
+            f'{{status="{status}"}}': count
+            for status, count in sorted(self.refused.items())
+        }
+        lines = [
+            *_family("mcp_requests_total", "counter", dict(sorted(requests.items()))),
+            *_family("mcp_request_seconds", "summary", summary),
+            *_family("mcp_requests_in_flight", "gauge", {"": in_flight}),
+            *_family("mcp_sessions", "gauge", {"": sessions}),
+            *_family("mcp_streams", "gauge", {"": self.streams}),
+            *_family("mcp_http_refused_total", "counter", refused),
+        ]
+        return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _family(name: str, kind: str, values: Mapping[str, float]) -> list[str]:
+    """Return the lines of one metric. The keys are its labels, or suffixes."""
+    samples = [f"{name}{label} {value}" for label, value in values.items()]
+    return [f"# TYPE {name} {kind}", *samples]

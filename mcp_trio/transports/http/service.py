@@ -1,44 +1,30 @@
-"""What is served over HTTP, the same for every host: each request's way from its head to its response."""
+"""What is served over HTTP, from a request's head to its response.
 
-from __future__ import annotations
+It is the same for every host: the native server and ASGI.
+"""
 
-import secrets
-from collections.abc import AsyncIterator, Coroutine, Sized
-from contextlib import asynccontextmanager
-from functools import lru_cache, partial
+from collections.abc import Sized
+from functools import lru_cache
 from math import ceil
-from time import perf_counter
-from typing import Any, ClassVar
 
 import msgspec
 import trio
 
-from ...auth.principal import Principal, can_stand_in_for
 from ...protocol.errors import HeaderMismatch, UnsupportedVersion
 from ...protocol.mirrored_headers import Mirror, mirrors
 from ...protocol.revisions import Revision
-from ...protocol.session import Answer, Batch, Call, Notice, Refusal
+from ...protocol.session import Answer, Batch, Call, Event, Notice, Refusal
 from ...server.app import Server
-from ...server.conversation import Conversation
-from ...server.event_log import SLOW
-from ...server.execute import execute, finish
+from ...server.conversation import Sender
 from ...server.features.tools import ServerTool
 from ...server.handlers import handle_notification
-from ...server.limiter import LISTENS
-from ...server.request import Request
-from ...server.runner import Rest, Spoiled, start
-from ...server.serve_conversation import execute_batch, serve_conversation
-from ..send_queue import QueuedWire, SendQueue
-from . import authorization as bearer
-from . import sse
-from .event_stream import Stream
+from .authorization import Bearers
+from .exchange import Exchange, ServiceState
+from .feed import Feed
+from .legacy_sse import LegacySse
 from .messages import (
-    EVENTS,
-    JSON,
     PLAIN,
-    Fields,
     Head,
-    Headers,
     Refused,
     Reply,
     error_reply,
@@ -46,6 +32,7 @@ from .messages import (
     reply,
 )
 from .metrics import Metrics
+from .response import PostResponse
 from .rules import (
     HEALTH,
     LAST_EVENT,
@@ -68,298 +55,17 @@ from .rules import (
 from .sessions import HttpSession, Sessions
 from .settings import DEFAULT_SETTINGS, HttpSettings
 
-# Seconds for what is still to be written when everything was cancelled.
+# Seconds to write the remaining data after everything was cancelled.
 LAST_WORDS = 0.5
-# Seconds after which a stream that is silent says a comment.
-HEARTBEAT = 15.0
-# What clients that mean well are answered too, and what is not worth a line in the log.
+# Refusals that well-meaning clients get too, and that are not worth a line in the log.
 ORDINARY = frozenset({404, 405, 406, 415})
 
 
-class Feed(msgspec.Struct, eq=False):
-    """A response that is a stream of events. A host sends `headers`, and every block that `next` gives."""
-
-    headers: ClassVar[Fields] = EVENTS
-    service: Service
-    stream: Stream
-    after: int | None = None
-    principal: Principal | None = None  # with whose end it ends too
-    token: str = ""
-    is_silent: bool = True
-
-    @asynccontextmanager
-    async def open(self, nursery: trio.Nursery) -> AsyncIterator[None]:
-        """While it is entered the stream is this feed's; what it needs besides runs in the host's nursery."""
-        access = self.service.server.access
-        if access is not None and self.principal is not None:
-            nursery.start_soon(
-                access.outlast,
-                self.token,
-                self.principal,
-                partial(self.stream.detach, self),
-            )
-        nursery.start_soon(self._beat)
-        self.stream.attach(self, self.after)
-        self.service.metrics.streams += 1
-        try:
-            yield
-        finally:
-            self.service.metrics.streams -= 1
-            self.stream.detach(self)
-
-    async def next(self) -> bytes:
-        """What has to be sent next; nothing at the end."""
-        block = await self.stream.take(self)
-        self.is_silent = block == sse.COMMENT
-        return block
-
-    async def _beat(self) -> None:
-        """Have a comment said in silence. A task for all of them is cheaper than a scope for each block."""
-        while True:
-            self.is_silent = True
-            await trio.sleep(HEARTBEAT)
-            if self.is_silent:
-                self.stream.beat(self)
-
-
-class Exchange:
-    """A POST with requests in it: a whole reply, or a stream as soon as one of them has something to say first.
-
-    A host calls `begin` in the turn in which it has read the request. Where that gives no reply, the task in which it
-    was called goes on with `rest`, while another takes the response from `response`. For the requests it is the
-    channel.
-    """
-
-    # What most exchanges, which never wait, have no need of
-    scope: trio.CancelScope | None = None
-    token = ""
-    _stream: Stream | None = None
-    _reply: Reply | None = None
-    _request: Request | None = None  # None: a batch
-    _rest: Rest[bytes | None] | None = None
-    _known: trio.Event | None = None  # of which kind the response is
-
-    def __init__(
-        self, service: Service, conversation: Conversation, headers: Headers
-    ) -> None:
-        self._service = service
-        self._conversation = conversation
-        self._session = (
-            conversation
-            if isinstance(conversation, HttpSession) and conversation.id
-            else None
-        )
-        self._accepted = accepted(headers)
-        self._started = perf_counter()
-
-    def send(self, message: bytes) -> None:
-        """Say something before the result. Where the client takes no stream, its session's own may carry it."""
-        if self._accepted.stream:
-            self._opened_stream().send(message)
-        elif self._session:
-            self._session.news.send(message)
-
-    async def drained(self) -> None:
-        """Wait while the client is too far behind."""
-        if self._stream is not None:
-            await self._stream.drained()
-
-    def let_go(self, retry: int) -> None:
-        """End the connection, not the request: a client that was told where it is comes back for the rest."""
-        if self._accepted.stream and self._session and self._session.revision.primes:
-            self._opened_stream().let_go(retry)
-
-    # For the host
-
-    def begin(self, work: Call | Batch) -> Reply | None:
-        """Run a request, or a batch, until it first waits: its reply, if it is a whole one that never did."""
-        server, conversation = self._service.server, self._conversation
-        running: Coroutine[Any, Any, bytes | None]
-        if isinstance(work, Call):
-            principal = conversation.principal
-            self._request = Request(
-                work, conversation, self, server.environment, principal
-            )
-            running = execute(server, self._request)
-        else:
-            running = execute_batch(server, conversation, work.events, self)
-        try:
-            message, self._rest = start(running)
-        except Spoiled as spoiled:
-            self._end(spoiled.value)
-            raise Spoiled(self._reply or self) from None
-        if self._rest is None:
-            self._end(message)
-            return self._reply
-        if isinstance(work, Call):
-            server.note_that_it_waits(work)
-        self._service.running.add(self)
-        return None
-
-    async def rest(self, scope: trio.CancelScope) -> None:
-        """Go on with what waits, in the task that began it, under a scope that ends it."""
-        if self._rest is None:
-            return
-        self.scope = scope
-        message = None
-        going_on: Rest[bytes | None] = self._rest
-        if self._request is not None:
-            server = self._service.server
-            going_on = finish(server, self._request, self._rest, scope)
-        if (
-            (request := self._request)
-            and request.principal
-            and request.call.method == LISTENS
-        ):
-            going_on = self._outlasted(going_on, request.principal, scope)
-        try:
-            message = await going_on
-        finally:
-            self._end(message)
-            self._service.running.discard(self)
-
-    async def _outlasted(
-        self,
-        going_on: Rest[bytes | None],
-        principal: Principal,
-        scope: trio.CancelScope,
-    ) -> bytes | None:
-        """Go on for as long as the token is valid by which the principal has come."""
-        access: Any = self._service.server.access
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(access.outlast, self.token, principal, scope.cancel)
-            try:
-                return await going_on
-            finally:
-                nursery.cancel_scope.cancel()
-
-    async def response(self) -> Reply | Feed:
-        """The response, as soon as it is known of which kind it is."""
-        if self._reply is None and self._stream is None:
-            self._known = trio.Event()
-            await self._known.wait()
-        return self._reply or Feed(self._service, self._opened_stream())
-
-    def client_gone(self) -> None:
-        """The connection has ended. Without a session nobody can come back: that cancels."""
-        if self._session is None:
-            self.stop()
-
-    def stop(self) -> None:
-        """Cancel what still runs."""
-        if self.scope is not None:
-            self.scope.cancel()
-
-    # The response
-
-    def _opened_stream(self) -> Stream:
-        if self._stream is None:
-            self._stream = self._session.open_stream() if self._session else Stream()
-            self._tell_kind()
-        return self._stream
-
-    def _tell_kind(self) -> None:
-        if self._known is not None:
-            self._known.set()
-
-    def _end(self, message: bytes | None) -> None:
-        """Everything is answered; None: cancelled, which has no answer, so that a stream ends without one."""
-        request, self._request = (
-            self._request,
-            None,
-        )  # no circle, so that its memory is free at once
-        method, error = (
-            (request.call.method, request.error) if request else ("other", None)
-        )
-        outcome = "cancelled" if message is None else "error" if error else "ok"
-        conversation = self._conversation
-        if conversation.observer is not None and message is not None:
-            conversation.observer(conversation, "server", message)
-        seconds = perf_counter() - self._started
-        self._service.metrics.count(method, outcome, seconds)
-        if (
-            seconds > SLOW and request and self._rest is None
-        ):  # it has held up all others
-            self._service.server.event_log.took(request, seconds)
-        # An error says what it is by its status, and a new session is named in the head: they are no streams.
-        prefers = self._accepted.prefers_stream and not error and method != "initialize"
-        if self._stream is not None or (
-            self._accepted.stream if message is None else prefers
-        ):
-            stream = self._opened_stream()
-            if message is not None:
-                stream.send(message)
-            stream.close()
-        elif message is None:
-            self._reply = Reply(204)
-        elif (
-            request
-            and method == "initialize"
-            and not error
-            and isinstance(self._conversation, HttpSession)
-        ):
-            self._reply = self._service.open_session(self._conversation, message)
-        else:
-            self._reply = reply(
-                message, error, request.call.revision if request else None
-            )
-        self._tell_kind()
-
-
-# The transport of the first revisions, HTTP+SSE: replies come on the stream of one GET, messages by POST
-
-
-class LegacyFeed(Feed, kw_only=True):
-    """The stream of one GET: first it says where to post to. Its conversation ends with it."""
-
-    inbox: SendQueue
-    address: str
-
-    @asynccontextmanager
-    async def open(self, nursery: trio.Nursery) -> AsyncIterator[None]:
-        feeds, id = self.service.legacy_feeds, secrets.token_urlsafe(24).encode()
-        feeds[b"session=" + id] = self
-        try:
-            async with super().open(nursery):
-                self.stream.head = sse.encode(
-                    b"/messages?session=" + id, name=b"endpoint"
-                )
-                nursery.start_soon(self._converse)
-                yield
-        finally:
-            del feeds[b"session=" + id]
-
-    async def _converse(self) -> None:
-        wire = QueuedWire(self.inbox, self.stream)
-        await serve_conversation(
-            self.service.server,
-            wire,
-            self.principal,
-            transport="sse",
-            address=self.address,
-        )
-        self.stream.close()
-
-
-def post_legacy(feeds: dict[bytes, LegacyFeed], head: Head, body: bytes) -> Reply:
-    """Take a message. What it is answered with comes on the stream that the query names."""
-    feed = feeds.get(head.query)
-    if feed is None or not can_stand_in_for(head.principal, feed.principal):
-        return refusal(
-            404,
-            "session: no stream of this name is open; GET /sse opens one and names it",
-        )
-    if feed.inbox.is_full:
-        return refusal(503, "Too many messages that are not answered yet")
-    feed.inbox.send(body)
-    return Reply(202)
-
-
-# The server's side
-
-
 class Service:
-    """One server's HTTP side. A host hands `admit` a request's head, and `answer` the head and the body."""
+    """One server's HTTP side.
+
+    A host hands `admit` the head of a request, and `answer` the head and the body.
+    """
 
     def __init__(
         self, server: Server, settings: HttpSettings = DEFAULT_SETTINGS
@@ -368,292 +74,321 @@ class Service:
         self.guard = Guard(
             settings.allowed_hosts, settings.allowed_origins, cors=settings.cors
         )
+        self.bearers = Bearers(server, settings.path)
         self.metrics = Metrics()
         self.sessions = Sessions()
-        self.running: set[Exchange] = set()
-        self.legacy_feeds: dict[bytes, LegacyFeed] = {}
         self.stopping = False
-        self.bearers = bearer.Bearers(server, settings.path)
-        self._routes = Routes(
-            settings.path, (server.access and server.access.resource) or ""
-        )
+        self._state = ServiceState(server, self.metrics, self.sessions)
+        self._legacy = LegacySse(server, self.metrics)
+        resource = server.access.resource if server.access is not None else None
+        self._routes = Routes(settings.path, resource or "")
         self._revisions = {
             revision.name.encode(): revision for revision in server.revisions.all
         }
 
-    def admit(self, head: Head) -> Reply | None:
-        """Look at a head before there is a body: the refusal, where it need not come.
+    # Checking heads
 
-        One that has its route was let in before, and is now looked at for how often it comes alone.
+    def admit(self, head: Head) -> Reply | None:
+        """Check a head before its body comes. Returns the refusal, if it is refused.
+
+        A head that has a route already was admitted before, in the same form. Only its
+        client's rate is checked again.
         """
         is_known = bool(head.route)
-        head.route = head.route or self._routes.find(head) or ""
-        if self.server.limiter.rate and (reply := self._flood(head)):
-            return reply
+        if not is_known:
+            head.route = self._routes.find(head) or ""
+        if self.server.limiter.rate:
+            flood = self._check_rate(head)
+            if flood is not None:
+                return flood
         if is_known:
             return None
+        return self._check_head(head)
+
+    def _check_rate(self, head: Head) -> Reply | None:
+        """Refuse a client that sends far too many requests."""
+        if head.route == HEALTH:
+            return None
+        wait = self.server.limiter.flood(head.peer)
+        if not wait:
+            return None
+        seconds = ceil(wait)
+        retry_after = ((b"Retry-After", b"%d" % seconds),)
+        return refusal(429, f"Too many requests; try again in {seconds} s", retry_after)
+
+    def _check_head(self, head: Head) -> Reply | None:
         if not head.route:
             return refusal(404, "Nothing is served under this path")
-        if head.route != HEALTH and (
-            reply := self.guard.check(head)
-        ):  # probes come by any name
-            return reply
+        # A health check may use any Host.
+        if head.route != HEALTH:
+            refused = self.guard.check(head)
+            if refused is not None:
+                return refused
         if head.method == b"OPTIONS":
             return preflight(head)
-        if self.server.access is not None and (reply := self.bearers.check(head)):
-            return reply
+        if self.server.access is not None:
+            refused = self.bearers.check(head)
+            if refused is not None:
+                return refused
         return check_request(head)
 
-    def _flood(self, head: Head) -> Reply | None:
-        """The refusal of what comes far too often, whatever it is."""
-        if head.route == HEALTH or not (wait := self.server.limiter.flood(head.peer)):
-            return None
-        retry_after = ((b"Retry-After", b"%d" % ceil(wait)),)
-        return refusal(
-            429, f"Too many requests; try again in {ceil(wait)} s", retry_after
-        )
-
     def note_refusal(self, head: Head, reply: Reply) -> None:
-        """Count who was not let in, and put a line into the log; a host calls this for what never comes to `answer`."""
+        """Count a refusal and log it.
+
+        A host calls this for requests that it does not hand to `answer`.
+        """
         if reply.status >= 400:
             self.metrics.refused[reply.status] += 1
             if reply.status not in ORDINARY:
                 self.server.event_log.turned_away(head.peer, reply.status, reply.body)
 
+    # Answering
+
     def answer(self, head: Head, body: bytes) -> Reply | Exchange | Feed:
-        """Answer a request that was admitted. An exchange has begun, in this task, and waits."""
+        """Answer a request that was admitted.
+
+        An exchange has begun in this task, and waits. Raises Spoiled, with a reply or
+        an exchange, if it left a cancel scope open in the task.
+        """
         try:
-            if head.route == MCP:
-                return (
-                    self._post(head, body)
-                    if head.method == b"POST"
-                    else self._get_or_delete(head)
-                )
-            if head.route == SSE:
-                inbox, stream = SendQueue(), Stream()
-                return LegacyFeed(
-                    self,
-                    stream,
-                    None,
-                    head.principal,
-                    head.token,
-                    inbox=inbox,
-                    address=head.peer,
-                )
-            if head.route == MESSAGES:
-                return post_legacy(self.legacy_feeds, head, body)
-            if head.route == METADATA:
-                return self.bearers.metadata(head)
+            if head.route != MCP:
+                return self._answer_other(head, body)
+            if head.method == b"POST":
+                return self._post(head, body)
+            return self._get_or_delete(head)
         except Refused as refused:
             self.note_refusal(head, refused.reply)
             return refused.reply
-        text = (
-            self.metrics.render(len(self.sessions), len(self.running))
-            if head.route == METRICS
-            else b"ok\n"
-        )
-        return Reply(200, text, PLAIN)
 
-    async def wind_up(self, guests: Sized) -> None:
-        """Stop: what runs finishes, within the grace; the rest is cancelled, and says its last words.
-
-        Before that the streams end that no request ends, the subscriptions, and who has no more to ask.
-        """
-        self.stopping = True
-        self.server.subscriptions.end_all()
-        for session in self.sessions.values():
-            session.news.close()
-        for feed in self.legacy_feeds.values():
-            feed.inbox.close()
-        for seconds in (self.server.grace, LAST_WORDS):
-            with trio.move_on_after(seconds):
-                while guests:  # noqa: ASYNC110 (once, at the end)
-                    await trio.sleep(0.02)
-            for exchange in list(self.running):
-                exchange.stop()
-
-    def close(self) -> None:
-        """End every session."""
-        for session in list(self.sessions.values()):
-            self.sessions.end(session)
-
-    def open_session(self, session: HttpSession, message: bytes) -> Reply:
-        """Reply to initialize: only now, that nothing has gone wrong, there is a session."""
-        if not self.sessions.open(session):
-            return refusal(503, "Too many sessions, and all of them busy")
-        return Reply(200, message, (*JSON, (b"Mcp-Session-Id", session.id)))
-
-    # The MCP endpoint
+    def _answer_other(self, head: Head, body: bytes) -> Reply | Feed:
+        """Answer a request that is not for the MCP endpoint."""
+        if head.route == SSE:
+            return self._legacy.get(head)
+        if head.route == MESSAGES:
+            return self._legacy.post(head, body)
+        if head.route == METADATA:
+            return self.bearers.metadata(head)
+        if head.route == METRICS:
+            in_flight = len(self._state.waiting)
+            text = self.metrics.render(len(self.sessions), in_flight)
+            return Reply(200, text, PLAIN)
+        return Reply(200, b"ok\n", PLAIN)
 
     def _post(self, head: Head, body: bytes) -> Reply | Exchange:
-        version = head.headers.get(VERSION)
-        stated = self._revisions.get(version or b"")
-        conversation = None
+        """Answer a POST to the MCP endpoint, and show it to the message observer."""
+        stated = self._revisions.get(head.headers.get(VERSION, b""))
         try:
-            conversation = self._conversation(head, stated)
-            if conversation.observer is not None:
-                conversation.observer(conversation, "client", body)
-            return self._post_in(conversation, head, body, stated, version)
+            conversation = self._find_conversation(head, stated)
         except Refused as refused:
-            if self.server.on_message is not None:
-                self._observe_refusal(conversation, head, body, refused.reply)
+            self._observe_stranger(head, body, refused.reply)
+            raise
+        if conversation.observer is not None:
+            conversation.observer(conversation, "client", body)
+        try:
+            return self._receive(conversation, head, body, stated)
+        except Refused as refused:
+            _observe(conversation, "server", refused.reply.body)
             raise
 
-    def _conversation(self, head: Head, stated: Revision | None) -> HttpSession:
-        """Return the session of a POST, or a conversation of only this message.
+    def _find_conversation(self, head: Head, stated: Revision | None) -> HttpSession:
+        """Return the session that a POST names, or a conversation for this POST only.
 
-        Such a message may open a session.
+        The latter becomes a session if the POST is an `initialize`.
         """
         if SESSION in head.headers and (stated is None or stated.opens):
-            conversation = self._session(head)
+            conversation = self._find_session(head)
         else:
             conversation = HttpSession(self.server, stated)
             conversation.principal = head.principal
         conversation.address = head.peer
         return conversation
 
-    def _observe_refusal(
-        self,
-        conversation: HttpSession | None,
-        head: Head,
-        body: bytes,
-        reply: Reply,
-    ) -> None:
-        if conversation is None:
-            conversation = HttpSession(self.server)
-            conversation.address = head.peer
-            if conversation.observer is not None:
-                conversation.observer(conversation, "client", body)
-        if conversation.observer is not None and reply.body:
-            conversation.observer(conversation, "server", reply.body)
+    def _observe_stranger(self, head: Head, body: bytes, reply: Reply) -> None:
+        """Show a POST that belongs to no conversation, as a conversation of its own."""
+        if self.server.on_message is not None:
+            stranger = HttpSession(self.server)
+            stranger.address = head.peer
+            _observe(stranger, "client", body)
+            _observe(stranger, "server", reply.body)
 
-    def _post_in(
+    def _receive(
         self,
         conversation: HttpSession,
         head: Head,
         body: bytes,
         stated: Revision | None,
-        version: bytes | None,
     ) -> Reply | Exchange:
+        """Decode the body of a POST, check it against the headers, and act on it."""
         event = conversation.session.receive(body)
-        revision = (
-            conversation.session.revision or stated
-        )  # of what initialize has opened too
-        if isinstance(event, Refusal):
-            raise Refused(self._refused(event, revision, version))
+        # If this was an `initialize`, the session has its revision from now on.
+        revision = conversation.session.revision or stated
         if type(event) is Call and not event.revision.opens:
-            self._check_headers(head, event)
-        elif revision is None or (isinstance(event, Answer) and revision.opens):
-            self._session(head)  # says that there is none
+            self._check_headers(event, head)
+        elif isinstance(event, Refusal):
+            raise Refused(self._refusal_reply(event, revision, head))
+        elif revision is None:
+            raise Refused(_session_missing(head))
         if type(event) is Call or (isinstance(event, Batch) and event.asks):
-            exchange = Exchange(self, conversation, head.headers)
-            if head.token:
-                exchange.token = head.token
+            takes = accepted(head.headers)
+            response = PostResponse(conversation, takes, self.sessions)
+            exchange = Exchange(self._state, conversation, response, head.token)
             return exchange.begin(event) or exchange
-        if isinstance(event, Answer) and revision and not revision.opens:
-            raise Refused(
-                refusal(
-                    400,
-                    "Responses are not taken here: this revision's server asks by its results",
-                )
-            )
+        if isinstance(event, Answer) and revision is not None:
+            _check_answer(conversation, revision, head)
+        # Without a session, the conversation ends here, and nothing can change in it.
+        if conversation.id:
+            self._take_notices(conversation, event)
+        return Reply(202)
+
+    def _take_notices(self, conversation: HttpSession, event: Event | None) -> None:
+        """Act on the notifications and answers of a POST, which have no reply."""
         parts = event.events if isinstance(event, Batch) else [event]
-        for part in parts if conversation.id else ():  # of no session nothing is kept
+        for part in parts:
             if isinstance(part, Answer):
                 conversation.answer_question(part)
             elif isinstance(part, Notice):
                 handle_notification(self.server, conversation, part)
-        return Reply(202)
 
-    def _check_headers(self, head: Head, call: Call) -> None:
-        """Refuse a stateless request that its headers do not fit."""
+    def _check_headers(self, call: Call, head: Head) -> None:
+        """Raise Refused if the headers of a stateless request do not fit its body."""
         try:
             check_mirrored(call, head.headers)
-            tool = (
-                self.server.tools.get_for(head.principal, call.params.name)
-                if call.method == "tools/call"
-                else None
-            )
-            if tool is not None and (wanted := _mirrors(tool)):
-                check_arguments(wanted, call, head.headers)
+            if call.method == "tools/call":
+                self._check_argument_headers(call, head)
         except HeaderMismatch as error:
             raise Refused(error_reply(call.id, error, call.revision)) from None
         if call.method == "subscriptions/listen" and not accepted(head.headers).stream:
-            raise Refused(
-                refusal(
-                    406, "Accept: text/event-stream is what a subscription answers with"
-                )
-            )
+            problem = "text/event-stream is what a subscription answers with"
+            raise Refused(refusal(406, f"Accept: {problem}"))
 
-    def _refused(
-        self, event: Refusal, revision: Revision | None, version: bytes | None
+    def _check_argument_headers(self, call: Call, head: Head) -> None:
+        """Check the headers that repeat a tool's arguments. Raises HeaderMismatch."""
+        tool = self.server.tools.get_for(head.principal, call.params.name)
+        if tool is None:
+            return
+        mirrored = _mirrors_of(tool)
+        if mirrored:
+            check_arguments(mirrored, call, head.headers)
+
+    def _refusal_reply(
+        self, refused: Refusal, revision: Revision | None, head: Head
     ) -> Reply:
-        """What is answered at once. A version that only the body or only the header has is a mismatch of the two."""
-        error = event.error
-        requested = (
-            error.data["requested"]
-            if isinstance(error, UnsupportedVersion) and error.data
-            else None
+        """Return the reply to a body that the session has refused.
+
+        An unsupported version that the header does not repeat is a header mismatch.
+        """
+        error = refused.error
+        if not isinstance(error, UnsupportedVersion) or not error.data:
+            return reply(refused.data, error, revision)
+        requested = error.data["requested"]
+        version = head.headers.get(VERSION)
+        if version is None or version == requested.encode():
+            return reply(refused.data, error, None)
+        mismatch = HeaderMismatch(
+            f"Header mismatch: MCP-Protocol-Version is not {requested!r}, "
+            "as in the body"
         )
-        if (
-            version is not None
-            and requested is not None
-            and requested.encode() != version
-        ):
-            mismatch = HeaderMismatch(
-                f"Header mismatch: MCP-Protocol-Version is not {requested!r}, as in the body"
-            )
-            newest = next(reversed(self.server.revisions.stateless.values()))
-            return error_reply(msgspec.json.decode(event.data)["id"], mismatch, newest)
-        return reply(event.data, error, revision if requested is None else None)
+        newest = next(reversed(self.server.revisions.stateless.values()))
+        id = msgspec.json.decode(refused.data)["id"]
+        return error_reply(id, mismatch, newest)
 
     def _get_or_delete(self, head: Head) -> Reply | Feed:
-        """What only revisions with sessions have."""
+        """Open a session's stream, or end the session."""
         stated = self._revisions.get(head.headers.get(VERSION, b""))
         if stated is not None and not stated.opens:
+            # This revision has no sessions.
             raise Refused(not_allowed(b"POST"))
-        session = self._session(head)
-        if head.method == b"GET":
-            return Feed(
-                self,
-                *session.resumed(head.headers.get(LAST_EVENT)),
-                head.principal,
-                head.token,
-            )
-        self.sessions.end(session)
-        return Reply(204)
-
-    def _session(self, head: Head) -> HttpSession:
-        """The session that a request names, with the version that was agreed in it. Raises Refused."""
-        id, version = head.headers.get(SESSION), head.headers.get(VERSION)
-        given = (
-            f"MCP-Protocol-Version: {version.decode('latin-1')[:100]!r}"
-            if version is not None
-            else ""
+        session = self._find_session(head)
+        if head.method == b"DELETE":
+            self.sessions.end(session)
+            return Reply(204)
+        stream, after = session.resume(head.headers.get(LAST_EVENT))
+        return Feed(
+            stream,
+            self.metrics,
+            after,
+            self.server.access,
+            head.principal,
+            head.token,
         )
+
+    def _find_session(self, head: Head) -> HttpSession:
+        """Return the session that a request names. Raises Refused."""
+        id = head.headers.get(SESSION)
         if id is None:
-            missing = "Mcp-Session-Id: missing; initialize gives one, unless a request says its own version"
-            raise Refused(refusal(400, f"{missing} ({given})" if given else missing))
+            raise Refused(_session_missing(head))
         session = self.sessions.find(id, head.principal)
         if session is None:
-            raise Refused(
-                refusal(
-                    404,
-                    "Mcp-Session-Id: no such session, or it has ended; initialize a new one",
-                )
-            )
-        session.principal = (
-            head.principal
-        )  # with the scopes of the token that came with this request
-        if version is not None and version != session.revision.name.encode():
-            raise Refused(
-                refusal(
-                    400, f"{given} is not what was agreed on, {session.revision.name}"
-                )
-            )
+            problem = "no such session, or it has ended; initialize a new one"
+            raise Refused(refusal(404, f"Mcp-Session-Id: {problem}"))
+        # The same principal, with the scopes of the token that this request has.
+        session.principal = head.principal
+        version = head.headers.get(VERSION)
+        agreed = session.revision.name
+        if version is not None and version != agreed.encode():
+            problem = f"{_quoted(version)} is not what was agreed on, {agreed}"
+            raise Refused(refusal(400, problem))
         return session
+
+    # The end
+
+    async def wind_up(self, guests: Sized) -> None:
+        """Let running requests finish, within the grace, then cancel them.
+
+        `guests` are the host's open connections or requests. This returns as soon as
+        all of them have ended.
+        """
+        self.stopping = True
+        self._end_idle()
+        for seconds in (self.server.grace, LAST_WORDS):
+            with trio.move_on_after(seconds):
+                while guests:  # noqa: ASYNC110 (once, at the end)
+                    await trio.sleep(0.02)
+            for exchange in list(self._state.waiting):
+                exchange.stop()
+
+    def _end_idle(self) -> None:
+        """End what would go on for as long as the client wants."""
+        self.server.subscriptions.end_all()
+        for session in self.sessions.values():
+            session.announcements.close()
+        self._legacy.end_input()
+
+    def close(self) -> None:
+        """End every session."""
+        for session in list(self.sessions.values()):
+            self.sessions.end(session)
+
+
+def _observe(conversation: HttpSession, sender: Sender, data: bytes) -> None:
+    """Show a message to the observer of a conversation, if it has one."""
+    if conversation.observer is not None and data:
+        conversation.observer(conversation, sender, data)
+
+
+def _check_answer(conversation: HttpSession, revision: Revision, head: Head) -> None:
+    """Raise Refused if nobody can have asked what a client answers."""
+    if not revision.opens:
+        problem = "this revision's server asks by its results"
+        raise Refused(refusal(400, f"Responses are not taken here: {problem}"))
+    if not conversation.id:
+        raise Refused(_session_missing(head))
+
+
+def _session_missing(head: Head) -> Reply:
+    """Return the refusal of a request that needs a session and names none."""
+    problem = "missing; initialize gives one, unless a request says its own version"
+    version = head.headers.get(VERSION)
+    given = f" ({_quoted(version)})" if version is not None else ""
+    return refusal(400, f"Mcp-Session-Id: {problem}{given}")
+
+
+def _quoted(version: bytes) -> str:
+    """Return the header with a protocol version, for a message."""
+    return f"MCP-Protocol-Version: {version.decode('latin-1')[:100]!r}"
 
 
 @lru_cache(1024)
-def _mirrors(tool: ServerTool) -> tuple[Mirror, ...]:
+def _mirrors_of(tool: ServerTool) -> tuple[Mirror, ...]:
+    """Return the headers that repeat a tool's arguments."""
     return tuple(mirrors(tool.listed.input_schema))

@@ -1,7 +1,7 @@
-"""Streams of a session, with what a client may miss and come back for; and the sessions."""
+"""HTTP sessions, and the streams that their clients can resume."""
 
 import secrets
-from typing import Any, cast
+from typing import cast
 
 from ...auth.principal import Principal, is_same_principal
 from ...protocol.revisions import Revision
@@ -10,18 +10,23 @@ from ...protocol.types import Json
 from ...server.app import Server
 from ...server.channel import Channel
 from ...server.conversation import EMPTY, Conversation
-from .event_stream import NOWHERE, Stream
+from .event_stream import NOWHERE, EventStream
 from .messages import Refused, refusal
 
-# How many ended streams a session keeps.
+# Ended streams that a session keeps.
 HISTORY_STREAMS = 8
+# Digits of an event's number in a Last-Event-ID.
+MAX_DIGITS = 15
 
 
 class HttpSession(Conversation):
-    """One client's conversation, from its opening on a session, whose announcements go to the stream that GET reads."""
+    """One client's conversation over HTTP: a session, or a single message without one.
+
+    It becomes a session when it gets an id, with the reply to `initialize`.
+    """
 
     __slots__ = ("_streams", "id", "used")
-    channel: Stream
+    channel: EventStream
 
     def __init__(self, server: Server, stated: Revision | None = None) -> None:
         super().__init__(
@@ -31,86 +36,88 @@ class HttpSession(Conversation):
             observer=server.on_message,
             on_close=server.subscriptions.closed,
         )
-        self._streams: dict[bytes, Stream] = EMPTY
-        self.id = b""  # none before it is opened
-        self.used = 0.0
+        # The streams that can be resumed, by name; the oldest first.
+        self._streams: dict[bytes, EventStream] = EMPTY
+        self.id = b""  # empty unless it is a session
+        self.used = 0.0  # when its last request came
 
     @property
     def revision(self) -> Revision:
-        """What was agreed on."""
+        """The revision that was agreed on."""
         return cast(Revision, self.session.revision)
 
     @property
-    def news(self) -> Stream:
-        """The stream of announcements, made for the first, or for who waits for it: most sessions live without."""
+    def announcements(self) -> EventStream:
+        """The stream that a GET reads, for messages that belong to no request.
+
+        It is made when it is first used, because most sessions never need it.
+        """
         if self.channel is NOWHERE:
             self.channel = self.open_stream()
         return self.channel
 
     @property
     def is_lasting(self) -> bool:  # type: ignore[override]
-        """Whether it is a session; else nothing but one message."""
+        """Whether this is a session."""
         return bool(self.id)
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is under way in it, or a stream is read."""
-        return bool(self.cancel_scopes) or any(
-            stream.readers for stream in (self.channel, *self._streams.values())
-        )
+        """Whether a request is running in the session, or a stream of it is read."""
+        if self.cancel_scopes or self.channel.readers:
+            return True
+        return any(stream.readers for stream in self._streams.values())
 
     @property
-    def kept(self) -> int:
-        """Bytes that a client could come back for."""
-        return (
-            sum(stream.size for stream in self._streams.values())
-            if self._streams
-            else 0
-        )
+    def history_size(self) -> int:
+        """The bytes that are kept for a client that resumes a stream."""
+        if not self._streams:
+            return 0
+        return sum(stream.size for stream in self._streams.values())
 
     def tell(
         self,
         method: str,
         params: Json,
         channel: Channel | None = None,
-        revision: Any = None,
+        revision: Revision | None = None,
     ) -> None:
-        """The same; what belongs to no request is an announcement."""
-        super().tell(method, params, channel or self.news, revision)
+        """Send a notification; without a channel, as an announcement."""
+        super().tell(method, params, channel or self.announcements, revision)
 
-    def open_stream(self) -> Stream:
-        """A stream, of announcements or for a request: kept where a client can come back to it."""
+    def open_stream(self) -> EventStream:
+        """Open a stream, which can be resumed if the revision has that."""
         if not self.revision.resumes:
-            return Stream()
-        kept = dict(self._streams)
-        ended = [name for name, stream in kept.items() if stream.closed]
+            return EventStream()
+        streams = dict(self._streams)
+        ended = [name for name, stream in streams.items() if stream.closed]
         if len(ended) >= HISTORY_STREAMS:
-            del kept[ended[0]]
-        number = (
-            int(next(reversed(kept), b"-1")) + 1
-        )  # the latest is never among those left out
-        stream = kept[b"%d" % number] = Stream(
-            b"%d" % number, primes=self.revision.primes
-        )
-        self._streams = kept
+            del streams[ended[0]]
+        # The newest stream is never the one that was just deleted.
+        newest = int(next(reversed(streams), b"-1"))
+        name = b"%d" % (newest + 1)
+        stream = EventStream(name, primes=self.revision.primes)
+        streams[name] = stream
+        self._streams = streams
         return stream
 
-    def resumed(self, last_event: bytes | None) -> tuple[Stream, int | None]:
-        """The stream that an event's id names, and the event's number; otherwise the one of announcements."""
+    def resume(self, last_event: bytes | None) -> tuple[EventStream, int | None]:
+        """Return the stream that a `Last-Event-ID` names, and the event's number.
+
+        Without one, it is the stream of announcements, from the first unsent event.
+        Raises Refused if the session has no such stream.
+        """
         if last_event is None or not self.revision.resumes:
-            return self.news, None
+            return self.announcements, None
         name, _, number = last_event.partition(b"-")
-        if name not in self._streams or not number.isdigit() or len(number) > 15:
-            raise Refused(
-                refusal(
-                    400,
-                    "Last-Event-ID: no event of a stream that this session still has",
-                )
-            )
+        is_number = number.isdigit() and len(number) <= MAX_DIGITS
+        if name not in self._streams or not is_number:
+            problem = "no event of a stream that this session still has"
+            raise Refused(refusal(400, f"Last-Event-ID: {problem}"))
         return self._streams[name], int(number)
 
     def end(self) -> None:
-        """Stop all that goes on in it."""
+        """Cancel everything that runs in the session."""
         for scope in self.cancel_scopes.values():
             scope.cancel()
         self.close()
@@ -118,17 +125,24 @@ class HttpSession(Conversation):
 
 
 class Sessions(dict[bytes, HttpSession]):
-    """All sessions by their ids, the least recently used first: so many at most, idle for so many seconds at most."""
+    """All sessions by id, the least recently used first.
 
-    most = 10_000
-    most_kept = 256 * 2**20  # bytes that all of them keep for clients that come back
-    idle = 1800.0
+    Their number, their history and the time that they may be idle are bounded.
+    """
+
+    max_sessions = 10_000
+    max_history = 256 * 2**20  # bytes in all sessions together
+    idle_timeout = 1800.0  # seconds
     now = 0.0  # when `expire` was last called
 
     def open(self, session: HttpSession) -> bool:
-        """Take in a session; where there are too many, in place of the one longest idle. False if all are busy."""
-        if len(self) >= self.most:
-            oldest = next((other for other in self.values() if not other.is_busy), None)
+        """Add a session; if there are too many, end the one that was idle longest.
+
+        Returns False if all of them are busy.
+        """
+        if len(self) >= self.max_sessions:
+            idle = (other for other in self.values() if not other.is_busy)
+            oldest = next(idle, None)
             if oldest is None:
                 return False
             self.end(oldest)
@@ -138,7 +152,7 @@ class Sessions(dict[bytes, HttpSession]):
         return True
 
     def find(self, id: bytes, principal: Principal | None) -> HttpSession | None:
-        """The session of that id, which is now in use. Another principal's is not found."""
+        """Return a principal's session, and count it as just used."""
         session = self.get(id)
         if session is None or not is_same_principal(session.principal, principal):
             return None
@@ -147,28 +161,39 @@ class Sessions(dict[bytes, HttpSession]):
         return session
 
     def end(self, session: HttpSession) -> None:
-        """End one."""
-        if self.pop(session.id, None):
+        """End one session."""
+        if self.pop(session.id, None) is not None:
             session.end()
         if not self:
-            self.clear()  # a table that has grown keeps its size until then
+            # A dict that has grown shrinks only when it is cleared.
+            self.clear()
 
     def expire(self, now: float) -> None:
-        """End those unused for too long, and some where all keep too much. To be called often: it tells the time."""
+        """End idle sessions, and those whose history is too much.
+
+        Call this often: it also sets the time that a session was last used.
+        """
         if now - self.now >= 1:
-            self._shed()
+            self._bound_history()
         self.now = now
-        while (
-            oldest := next(iter(self.values()), None)
-        ) and oldest.used + self.idle <= now:
+        while self:
+            oldest = next(iter(self.values()))
+            if oldest.used + self.idle_timeout > now:
+                return
             if oldest.is_busy:
                 self.find(oldest.id, oldest.principal)
             else:
                 self.end(oldest)
 
-    def _shed(self) -> None:
-        kept = sum(session.kept for session in self.values())
-        for session in list(self.values()) if kept > self.most_kept else ():
-            if kept > self.most_kept and session.kept and not session.is_busy:
-                kept -= session.kept
+    def _bound_history(self) -> None:
+        """End the longest idle sessions while all together keep too much."""
+        kept = sum(session.history_size for session in self.values())
+        if kept <= self.max_history:
+            return
+        for session in list(self.values()):
+            if kept <= self.max_history:
+                return
+            size = session.history_size
+            if size and not session.is_busy:
+                kept -= size
                 self.end(session)

@@ -1,20 +1,21 @@
-"""Server-sent events: writing them. Pure."""
+"""Encode server-sent events. Pure: bytes in, bytes out."""
 
-# Says nothing, and keeps those in between from thinking that nothing will come.
+# A comment has no meaning for the client. It keeps proxies from closing a stream on
+# which nothing else is sent.
 COMMENT = b":\n\n"
 
 
 def encode(data: bytes, *, id: bytes = b"", name: bytes = b"message") -> bytes:
-    """One event. `data` is one line, as JSON without white space is."""
-    named = b"id: %b\n" % id if id else b""
-    return b"event: %b\n%bdata: %b\n\n" % (name, named, data)
+    """Return one event. `data` is a single line, as JSON without white space is."""
+    id_line = b"id: %b\n" % id if id else b""
+    return b"event: %b\n%bdata: %b\n\n" % (name, id_line, data)
 
 
 def encode_priming(id: bytes) -> bytes:
-    """An event without a message: tells the client where it is, so that it can come back."""
+    """Return an event without a message, whose id the client can resume from."""
     return b"id: %b\ndata: \n\n" % id
 
 
 def encode_retry(milliseconds: int) -> bytes:
-    """Says after which time to come back, should the connection end."""
+    """Return the field that says how long to wait before reconnecting."""
     return b"retry: %d\n\n" % milliseconds

@@ -1,0 +1,189 @@
+"""A POST with requests in it, from their start to the response."""
+
+from collections.abc import Coroutine
+from time import perf_counter
+from typing import Any
+
+import trio
+from msgspec import Struct, field
+
+from ...auth.access import Access
+from ...auth.principal import Principal
+from ...protocol.session import Batch, Call
+from ...server.app import Server
+from ...server.event_log import SLOW
+from ...server.execute import execute, finish
+from ...server.limiter import LISTENS
+from ...server.request import Request
+from ...server.runner import Rest, Spoiled, start
+from ...server.serve_conversation import execute_batch
+from .feed import Feed
+from .messages import Reply
+from .metrics import Metrics
+from .response import PostResponse
+from .sessions import HttpSession, Sessions
+
+
+class ServiceState(Struct, eq=False):
+    """What all exchanges of a service share."""
+
+    server: Server
+    metrics: Metrics
+    sessions: Sessions
+    waiting: "set[Exchange]" = set()  # those whose requests wait for something
+
+
+class Exchange(Struct, eq=False):
+    """A POST with a request or a batch in it.
+
+    A host calls `begin` as soon as it has read the POST. If that returns no reply, the
+    task that called it goes on with `rest`, and another task takes the response from
+    `response`.
+    """
+
+    state: ServiceState
+    conversation: HttpSession
+    post_response: PostResponse
+    token: str = ""
+    _began: float = field(default_factory=perf_counter)
+    _request: Request | None = None  # None for a batch
+    _rest: Rest[bytes | None] | None = None
+    _scope: trio.CancelScope | None = None
+
+    # Running
+
+    def begin(self, work: Call | Batch) -> Reply | None:
+        """Run a request, or a batch, until it ends or first waits.
+
+        Returns the response if it is complete and not a stream. Raises Spoiled, with
+        the reply or this exchange, if the request left a cancel scope open.
+        """
+        server = self.state.server
+        conversation = self.conversation
+        response = self.post_response
+        running: Coroutine[Any, Any, bytes | None]
+        if isinstance(work, Call):
+            request = Request(
+                work,
+                conversation,
+                response,
+                server.environment,
+                conversation.principal,
+            )
+            self._request = request
+            running = execute(server, request)
+        else:
+            running = execute_batch(server, conversation, work.events, response)
+        try:
+            message, self._rest = start(running)
+        except Spoiled as spoiled:
+            self._finish(spoiled.value)
+            raise Spoiled(response.reply or self) from None
+        if self._rest is None:
+            self._finish(message)
+            return response.reply
+        if isinstance(work, Call):
+            server.note_that_it_waits(work)
+        self.state.waiting.add(self)
+        return None
+
+    async def rest(self, scope: trio.CancelScope) -> None:
+        """Go on with work that waits, in the task that began it.
+
+        The scope belongs to the caller; `stop` cancels it.
+        """
+        if self._rest is None:
+            return
+        self._scope = scope
+        message = None
+        try:
+            message = await self._continued(self._rest, scope)
+        finally:
+            self._finish(message)
+            self.state.waiting.discard(self)
+
+    def stop(self) -> None:
+        """Cancel the work, if it still runs."""
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def client_gone(self) -> None:
+        """Note that the client has gone. Cancels, unless it can come back."""
+        if not self.post_response.is_in_session:
+            self.stop()
+
+    def _continued(
+        self, rest: Rest[bytes | None], scope: trio.CancelScope
+    ) -> Rest[bytes | None]:
+        """Return an awaitable for the rest of the request, or of the batch."""
+        request = self._request
+        if request is None:
+            return rest
+        server = self.state.server
+        rest = finish(server, request, rest, scope)
+        if request.call.method != LISTENS:
+            return rest
+        if server.access is None or request.principal is None:
+            return rest
+        return self._while_authorized(rest, server.access, request.principal, scope)
+
+    async def _while_authorized(
+        self,
+        rest: Rest[bytes | None],
+        access: Access,
+        principal: Principal,
+        scope: trio.CancelScope,
+    ) -> bytes | None:
+        """Wait for a subscription, and cancel it when its token is no longer valid."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(access.outlast, self.token, principal, scope.cancel)
+            try:
+                return await rest
+            finally:
+                nursery.cancel_scope.cancel()
+
+    # The end
+
+    async def response(self) -> Reply | Feed:
+        """Wait until it is known what kind of response there will be, and return it."""
+        decided = await self.post_response.decided()
+        if isinstance(decided, Reply):
+            return decided
+        return Feed(decided, self.state.metrics)
+
+    def _finish(self, message: bytes | None) -> None:
+        """Count the requests, and complete the response.
+
+        `message` is None if they were cancelled, or have no reply.
+        """
+        request = self._request
+        # A client may be slow to read the response. What it sent is not kept for that.
+        self._request = None
+        self._record(message, request)
+        self.post_response.finish(message, request)
+        if self.conversation.observer is not None and message is not None:
+            self._observe(message)
+
+    def _observe(self, message: bytes) -> None:
+        """Show an observer the result, or the refusal that is sent instead of it."""
+        conversation = self.conversation
+        reply = self.post_response.reply
+        sent = message if reply is None else reply.body
+        if conversation.observer is not None:
+            conversation.observer(conversation, "server", sent)
+
+    def _record(self, message: bytes | None, request: Request | None) -> None:
+        """Count the request, and log it if it held up all others for long."""
+        method = "other"
+        outcome = "ok"
+        if request is not None:
+            method = request.call.method
+            if request.error is not None:
+                outcome = "error"
+        if message is None:
+            outcome = "cancelled"
+        seconds = perf_counter() - self._began
+        self.state.metrics.count(method, outcome, seconds)
+        # A request that has waited was logged by `finish`, and has held up no others.
+        if seconds > SLOW and request is not None and self._rest is None:
+            self.state.server.event_log.took(request, seconds)

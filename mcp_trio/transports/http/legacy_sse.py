@@ -1,0 +1,94 @@
+"""HTTP+SSE, the transport of the first revisions.
+
+A GET opens a stream, whose first event says where to post messages. The replies come on
+that stream.
+"""
+
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+
+from ...auth.principal import can_stand_in_for
+from ...server.app import Server
+from ...server.serve_conversation import serve_conversation
+from ..send_queue import QueuedWire, SendQueue
+from . import sse
+from .event_stream import EventStream
+from .feed import Feed
+from .messages import Head, Reply, refusal
+from .metrics import Metrics
+
+
+class LegacyFeed(Feed, kw_only=True):
+    """The stream of one GET. Its conversation lasts as long as the stream."""
+
+    server: Server
+    feeds: "dict[bytes, LegacyFeed]"  # the feed adds itself while it is open
+    inbox: SendQueue
+    address: str
+
+    @asynccontextmanager
+    async def open(self, nursery: trio.Nursery) -> AsyncIterator[None]:
+        """Serve the conversation inside of this block."""
+        query = b"session=" + secrets.token_urlsafe(24).encode()
+        self.feeds[query] = self
+        try:
+            async with super().open(nursery):
+                endpoint = b"/messages?" + query
+                self.stream.head = sse.encode(endpoint, name=b"endpoint")
+                nursery.start_soon(self._converse)
+                yield
+        finally:
+            del self.feeds[query]
+
+    async def _converse(self) -> None:
+        await serve_conversation(
+            self.server,
+            QueuedWire(self.inbox, self.stream),
+            self.principal,
+            transport="sse",
+            address=self.address,
+        )
+        self.stream.close()
+
+
+class LegacySse:
+    """A server's side of HTTP+SSE."""
+
+    def __init__(self, server: Server, metrics: Metrics) -> None:
+        self._server = server
+        self._metrics = metrics
+        # The open feeds, by the query of the address that messages are posted to.
+        self._feeds: dict[bytes, LegacyFeed] = {}
+
+    def get(self, head: Head) -> LegacyFeed:
+        """Return the response to a GET: a stream that begins a conversation."""
+        return LegacyFeed(
+            EventStream(),
+            self._metrics,
+            access=self._server.access,
+            principal=head.principal,
+            token=head.token,
+            server=self._server,
+            feeds=self._feeds,
+            inbox=SendQueue(),
+            address=head.peer,
+        )
+
+    def post(self, head: Head, body: bytes) -> Reply:
+        """Take a message for the conversation that the query names."""
+        feed = self._feeds.get(head.query)
+        if feed is None or not can_stand_in_for(head.principal, feed.principal):
+            problem = "no stream of this name is open; GET /sse opens one and names it"
+            return refusal(404, f"session: {problem}")
+        if feed.inbox.is_full:
+            return refusal(503, "Too many messages that are not answered yet")
+        feed.inbox.send(body)
+        return Reply(202)
+
+    def end_input(self) -> None:
+        """Take no more messages; every conversation ends when it has replied."""
+        for feed in self._feeds.values():
+            feed.inbox.close()

@@ -1,0 +1,121 @@
+"""The response to a POST: one reply, or a stream of events."""
+
+import trio
+from msgspec import Struct
+
+from ...server.request import Request
+from .event_stream import EventStream
+from .messages import JSON, Reply, refusal, reply
+from .rules import Accepted
+from .sessions import HttpSession, Sessions
+
+
+class PostResponse(Struct, eq=False):
+    """The response to one POST, and the channel of the requests in it.
+
+    It becomes a stream as soon as a request sends something before its result, or if
+    the client prefers one. Otherwise it is a reply, whose status says how the request
+    ended.
+    """
+
+    conversation: HttpSession
+    accepted: Accepted
+    sessions: Sessions
+    reply: Reply | None = None
+    _stream: EventStream | None = None
+    _decided: trio.Event | None = None  # set when it is known to be a reply or a stream
+
+    @property
+    def is_in_session(self) -> bool:
+        """Whether the client can come back for more of the response."""
+        return bool(self.conversation.id)
+
+    # The channel
+
+    def send(self, message: bytes) -> None:
+        """Send a message before the result.
+
+        If the client takes no stream, its session's announcements carry the message.
+        """
+        if self.accepted.stream:
+            self._open_stream().send(message)
+        elif self.is_in_session:
+            self.conversation.announcements.send(message)
+
+    async def drained(self) -> None:
+        """Wait while the client is too far behind."""
+        if self._stream is not None:
+            await self._stream.drained()
+
+    def release_client(self, retry: int) -> None:
+        """End the connection but not the request, if the client can come back.
+
+        It is told to do so in `retry` milliseconds.
+        """
+        if not (self.is_in_session and self.accepted.stream):
+            return
+        if self.conversation.revision.primes:
+            self._open_stream().release_client(retry)
+
+    # The end
+
+    def finish(self, message: bytes | None, request: Request | None) -> None:
+        """End the response with a result or an error; with None if it was cancelled.
+
+        `request` is None for a batch.
+        """
+        if self._ends_as_stream(message, request):
+            stream = self._open_stream()
+            if message is not None:
+                stream.send(message)
+            stream.close()
+        elif message is None:
+            self.reply = Reply(204)
+        elif request is None:
+            self.reply = reply(message, None, None)
+        elif request.call.method == "initialize" and request.error is None:
+            self.reply = self._open_session(message)
+        else:
+            self.reply = reply(message, request.error, request.call.revision)
+        if self._decided is not None:
+            self._decided.set()
+
+    def _ends_as_stream(self, message: bytes | None, request: Request | None) -> bool:
+        if self._stream is not None:
+            return True
+        if message is None:
+            # A stream can end without a result, a reply cannot.
+            return self.accepted.stream
+        if not self.accepted.prefers_stream:
+            return False
+        if request is None:
+            return True
+        # Only a reply has a status for an error, or a header that names a session.
+        return request.error is None and request.call.method != "initialize"
+
+    def _open_session(self, message: bytes) -> Reply:
+        """Open the session, and return the reply to the successful `initialize`."""
+        session = self.conversation
+        if not self.sessions.open(session):
+            return refusal(503, "Too many sessions, and all of them busy")
+        return Reply(200, message, (*JSON, (b"Mcp-Session-Id", session.id)))
+
+    # For the host
+
+    async def decided(self) -> Reply | EventStream:
+        """Wait until it is known whether this is a reply or a stream, and return it."""
+        if self.reply is None and self._stream is None:
+            self._decided = trio.Event()
+            await self._decided.wait()
+        return self.reply or self._open_stream()
+
+    def _open_stream(self) -> EventStream:
+        """Return the stream. From now on the response is one."""
+        if self._stream is None:
+            if self.is_in_session:
+                self._stream = self.conversation.open_stream()
+            else:
+                self._stream = EventStream()
+            if self._decided is not None:
+                self._decided.set()
+        return self._stream
