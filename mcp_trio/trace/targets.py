@@ -32,7 +32,7 @@ from ..transports.http.server import serve_http
 from ..transports.stdio import open_wire
 from ..transports.websocket import serve_websocket
 from .format import Line, Sender, Trace, Transport, line
-from .sniffer import Connection
+from .sniffer import SniffedConnection
 
 OpenWire = Callable[[], AbstractAsyncContextManager[Wire | LineWire]]
 # A SPEC or a URL; a command; a server itself.
@@ -162,7 +162,7 @@ class Exchanges(Link):
     ) -> None:
         stream = await self._connections.connect()
         know_nothing = dict  # takes what a recorder would put into its header
-        seen = Connection(
+        seen = SniffedConnection(
             self.note,
             know_nothing,
             self._connections.authority.decode(),

@@ -53,7 +53,7 @@ def claim() -> Iterator[tuple[int, int]]:
             os.close(descriptor)
 
 
-class _Pipe:
+class Pipe:
     """A pipe, a socket or a terminal: the loop waits for it. On a file, which epoll refuses, nothing waits.
 
     Non-blocking is a property of the open file, which others share: it is put back in the end. A terminal, shared with
@@ -125,7 +125,7 @@ class _Pipe:
         os.set_blocking(self.fd, self._blocking)
 
 
-class _Threaded:
+class ThreadedPipe:
     """A descriptor that the loop cannot wait for: a thread of its own does, and is left behind if need be."""
 
     def __init__(self, fd: int) -> None:
@@ -164,7 +164,7 @@ class StdioWire(SendQueue):
     When the client is gone, for reading or for writing, the input ends, and what is still sent is dropped.
     """
 
-    def __init__(self, source: _Pipe | _Threaded, sink: _Pipe | _Threaded) -> None:
+    def __init__(self, source: Pipe | ThreadedPipe, sink: Pipe | ThreadedPipe) -> None:
         super().__init__()
         self._source = source
         self._sink = sink
@@ -270,7 +270,7 @@ async def open_wire(
     Its reader must end each turn: what is sent between a `receive` and the next `flush` or `receive` stays queued.
     Where a client that does not read must not hold up the leaving, cancel it.
     """
-    kind = _Threaded if threads else _Pipe
+    kind = ThreadedPipe if threads else Pipe
     wire = StdioWire(kind(reading), kind(writing))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wire.run)
