@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
-from mcp_trio.bench.target import Reached, reach, request
-from mcp_trio.bench.transports import Http
+from mcp_trio.bench.target import BenchTarget, reach, request
+from mcp_trio.bench.transports import HttpLoadConnection
 from mcp_trio.load_spec import UsageError
 
 from .contenders import NEWEST, OLDER, SOURCES, Contender, environment
@@ -175,10 +175,10 @@ class FanOut:
         return figures
 
     def _listen(
-        self, caller: Reached, closing: ExitStack, selector: selectors.BaseSelector
-    ) -> Http:
+        self, caller: BenchTarget, closing: ExitStack, selector: selectors.BaseSelector
+    ) -> HttpLoadConnection:
         """Ask for news of the tools, on a connection of its own; the answer is a stream that does not end."""
-        wire = Http(wire_of(caller).url)
+        wire = HttpLoadConnection(wire_of(caller).url)
         closing.callback(wire.close)
         wire.write(
             [
@@ -192,10 +192,10 @@ class FanOut:
                 )
             ]
         )
-        selector.register(wire.reads, selectors.EVENT_READ)
+        selector.register(wire.read_fd, selectors.EVENT_READ)
         return wire
 
-    def _change(self, caller: Reached, selector: selectors.BaseSelector) -> float:
+    def _change(self, caller: BenchTarget, selector: selectors.BaseSelector) -> float:
         """From the call of a tool that adds one, to the last listener."""
         started = time.perf_counter()
         wire_of(caller).write(
@@ -208,10 +208,10 @@ class FanOut:
         return taken
 
 
-def wire_of(server: Reached) -> Http:
+def wire_of(server: BenchTarget) -> HttpLoadConnection:
     """The connection over which a server was reached."""
-    wire = server.wires[0]
-    assert isinstance(wire, Http)
+    wire = server.connections[0]
+    assert isinstance(wire, HttpLoadConnection)
     return wire
 
 
@@ -257,7 +257,7 @@ class Sessions:
                         opened < self.number
                         and time.perf_counter() - started < self.seconds
                     ):
-                        wire.fields = b""
+                        wire.session_headers = b""
                         server.open(OLDER)
                         opened += 1
                 taken = time.perf_counter() - started

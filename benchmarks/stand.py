@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from mcp_trio.bench.target import Reached, reach
-from mcp_trio.bench.transports import Http, WebSocket
+from mcp_trio.bench.target import BenchTarget, reach
+from mcp_trio.bench.transports import HttpLoadConnection, WebSocketLoadConnection
 from mcp_trio.load_spec import UsageError
 
 from .contenders import MANY_CORES, Build, Contender, environment, free_port
@@ -53,7 +53,7 @@ class Stand:
         self._processes.__exit__(None, None, None)
 
     @contextmanager
-    def reached(self, contender: Contender, way: Way) -> Iterator[Reached]:
+    def reached(self, contender: Contender, way: Way) -> Iterator[BenchTarget]:
         """A contender that answers. On stdio it is started for it, otherwise it goes on running. Raises UsageError."""
         if way.mode == "stdio":
             command = self._builds[contender.name].command(contender, "stdio")
@@ -73,15 +73,13 @@ class Stand:
                 yield server
             return
         with ExitStack() as closing:
-            wires = [
-                WebSocket(url) if way.mode == "ws" else Http(url)
-                for _ in range(way.connections)
-            ]
+            kind = WebSocketLoadConnection if way.mode == "ws" else HttpLoadConnection
+            wires = [kind(url) for _ in range(way.connections)]
             for wire in wires:
                 closing.callback(wire.close)
-                if isinstance(wire, Http):
+                if isinstance(wire, HttpLoadConnection):
                     wire.name_session(way.revision)
-            yield Reached(wires, way.revision, pid=pid)
+            yield BenchTarget(wires, way.revision, pid=pid)
 
     def _listening(self, contender: Contender, way: Way) -> tuple[int, int]:
         key = contender.name, way.mode, way.tools

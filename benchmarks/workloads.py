@@ -12,7 +12,7 @@ import msgspec
 
 from mcp_trio.bench.load import Run
 from mcp_trio.bench.target import request
-from mcp_trio.bench.transports import Request
+from mcp_trio.bench.transports import LoadRequest
 
 from .contenders import NEWEST, OLDER, Contender
 from .stand import Stand, Way
@@ -108,7 +108,7 @@ class Loaded:
                     )
             return {name: self._figure(runs) for name, runs in rounds.items()}
 
-    def _request(self) -> Request:
+    def _request(self) -> LoadRequest:
         if not self.tool:
             return request("tools/list", {}, self.way.revision)
         arguments: dict[str, object] = (
@@ -119,7 +119,7 @@ class Loaded:
             params |= {"arguments": {"n": STEPS}, "_meta": {"progressToken": "p"}}
         return request("tools/call", params, self.way.revision)
 
-    def _asked(self, load: Request, contender: str) -> Request:
+    def _asked(self, load: LoadRequest, contender: str) -> LoadRequest:
         """An echo gives no result, which is what it is to be counted by."""
         return msgspec.structs.replace(load, fails=contender == "floor_websocket")
 

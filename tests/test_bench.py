@@ -21,7 +21,12 @@ import mcp_trio
 from mcp_trio.bench.load import Load, Run
 from mcp_trio.bench.report import Report, duration
 from mcp_trio.bench.target import reach, recorded, request
-from mcp_trio.bench.transports import Http, Pipes, Request, WebSocket
+from mcp_trio.bench.transports import (
+    HttpLoadConnection,
+    LoadRequest,
+    StdioLoadConnection,
+    WebSocketLoadConnection,
+)
 from mcp_trio.cli.main import main
 from mcp_trio.load_spec import UsageError
 from mcp_trio.trace import format
@@ -417,9 +422,9 @@ def test_large_messages_fill_the_pipe_and_all_come_back(folder: Path) -> None:
     from mcp_trio.bench.target import spawned
 
     with spawned(echo) as process:
-        wire = Pipes(process.stdout.fileno(), process.stdin.fileno())
+        wire = StdioLoadConnection(process.stdout.fileno(), process.stdin.fileno())
         load = Load(
-            [wire], [Request(b'{"text":"%b"' % (b"x" * 300_000), fails=True)], 10
+            [wire], [LoadRequest(b'{"text":"%b"' % (b"x" * 300_000), fails=True)], 10
         )
         run = load.drive(60, 40, lambda done: None, lambda: None)
     assert (run.calls, run.errors, run.server_took) == (40, {}, None)
@@ -460,14 +465,14 @@ def accepted(listener: socket.socket) -> socket.socket:
     return connection
 
 
-def read_when_there(wire: Http) -> list[bytes]:
+def read_when_there(wire: HttpLoadConnection) -> list[bytes]:
     come: list[bytes] = []
     while not come:
         come = wire.read()
     return come
 
 
-ASKED = [(Request(b'{"jsonrpc":"2.0","method":"ping"'), 5)]
+ASKED = [(LoadRequest(b'{"jsonrpc":"2.0","method":"ping"'), 5)]
 DONE = b'{"jsonrpc":"2.0","id":5,"result":{}}'
 PLAIN = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
@@ -490,7 +495,7 @@ EVENTS = b"event: message\ndata: %b\n\n" % DONE
 )
 def test_answers_over_http(answer: bytes, come: list[bytes]) -> None:
     with listening() as (place, listener):
-        wire = Http(f"http://{place}/mcp?x=1")
+        wire = HttpLoadConnection(f"http://{place}/mcp?x=1")
         with accepted(listener) as server:
             wire.write(ASKED)
             assert server.recv(2**16).startswith(
@@ -503,7 +508,7 @@ def test_answers_over_http(answer: bytes, come: list[bytes]) -> None:
 
 def test_a_status_that_says_no_is_an_error() -> None:
     with listening() as (place, listener):
-        wire = Http(f"http://{place}/mcp")
+        wire = HttpLoadConnection(f"http://{place}/mcp")
         with accepted(listener) as server:
             wire.write(ASKED)
             server.sendall(
@@ -519,11 +524,11 @@ def test_a_status_that_says_no_is_an_error() -> None:
 
 def test_what_comes_before_the_answer_is_none() -> None:
     with listening() as (place, listener):
-        wire = Http(f"http://{place}/mcp")
+        wire = HttpLoadConnection(f"http://{place}/mcp")
         with accepted(listener) as server:
             wire.write(ASKED)
             server.sendall(b"HTTP/1.1 103 Early Hints\r\n\r\n")
-            assert select.select([wire.reads], [], [], 10)[0]
+            assert select.select([wire.read_fd], [], [], 10)[0]
             assert wire.read() == []
             server.sendall(PLAIN)
             assert read_when_there(wire) == [DONE]
@@ -543,10 +548,10 @@ def test_a_load_goes_on_where_a_server_refuses_what_it_has_not_read() -> None:
             pass
 
     with listening() as (place, listener):
-        wires = [Http(f"http://{place}/mcp")]
+        wires = [HttpLoadConnection(f"http://{place}/mcp")]
         answering = threading.Thread(target=refuse_and_answer)
         answering.start()
-        run = Load(wires, [Request(b'{"text":"%b"' % (b"x" * 10**7))], 1).drive(
+        run = Load(wires, [LoadRequest(b'{"text":"%b"' % (b"x" * 10**7))], 1).drive(
             10, 1, lambda done: None, lambda: None
         )
         answering.join()
@@ -559,8 +564,8 @@ def test_a_load_goes_on_where_a_server_refuses_what_it_has_not_read() -> None:
 def test_a_connection_that_is_closed_is_opened_again(closing: bytes) -> None:
     """Announced, as some do after a number of requests, or not: then what was asked for last has failed."""
     with listening() as (place, listener):
-        wire = Http(f"http://{place}/mcp")
-        before = wire.reads
+        wire = HttpLoadConnection(f"http://{place}/mcp")
+        before = wire.read_fd
         with accepted(listener) as server:
             wire.write(ASKED)
             server.recv(2**16)
@@ -571,7 +576,7 @@ def test_a_connection_that_is_closed_is_opened_again(closing: bytes) -> None:
             )
         [come] = read_when_there(wire)
         assert ("error" in json.loads(come)) is not bool(closing)
-        assert wire.reads != before
+        assert wire.read_fd != before
         with accepted(listener) as server:
             wire.write(ASKED)
             server.recv(2**16)
@@ -582,7 +587,7 @@ def test_a_connection_that_is_closed_is_opened_again(closing: bytes) -> None:
 
 def test_what_is_no_http_is_told() -> None:
     with listening() as (place, listener):
-        wire = Http(f"http://{place}/mcp")
+        wire = HttpLoadConnection(f"http://{place}/mcp")
         with accepted(listener) as server:
             wire.write(ASKED)
             server.sendall(b"hello\r\n")
@@ -605,7 +610,7 @@ def test_a_websocket_that_is_refused_is_told(folder: Path) -> None:
             UsageError,
             match="there is no WebSocket: the server answers with status 404",
         ):
-            WebSocket(f"ws://{place}/mcp")
+            WebSocketLoadConnection(f"ws://{place}/mcp")
         answering.join()
 
 

@@ -1,0 +1,1 @@
+"""Measure a server under load, for the command `bench` and the benchmarks."""

@@ -1,7 +1,8 @@
-"""The load: requests sent as fast as they are answered, by one plain loop that leaves the machine to the server.
+"""The load: requests that are sent as fast as the server answers.
 
-Neither trio nor threads: a turn of the loop costs a system call or two, and each reply is decoded just so far as to
-know which request it answers and whether that has failed.
+One plain loop sends them, without trio and without threads, so that little of the
+machine is lost to the load. A turn of the loop costs a system call or two, and a reply
+is decoded only as far as to see which request it answers and whether that failed.
 """
 
 from __future__ import annotations
@@ -15,50 +16,85 @@ from itertools import count, cycle
 import msgspec
 
 from ..load_spec import UsageError
-from .transports import PATIENCE, Reply, Request, Wire, read_reply
+from .transports import PATIENCE, LoadConnection, LoadReply, LoadRequest, read_reply
 
-# The share of a core from which on the load's own work may be what bounds a figure.
+# A load that takes more than this share of a core may itself limit the figures.
 BUSY = 0.9
+# Seconds between two reports of the progress.
+_TELL_EVERY = 0.1
+# The longest description of an error, in characters.
+_LONGEST_ERROR = 120
+
+# Ids are never used twice, so a conversation can have several loads.
+_ids = count(1)
 
 
 class Run(msgspec.Struct):
-    """What one run of a load has shown. Times are in seconds, what was taken of the processor in cores."""
+    """The figures of one run: times in seconds, processor use in cores."""
 
     at_once: int
     seconds: float
-    calls: int  # that were answered as they should be
-    rate: float  # of those, a second
+    calls: int  # with the expected response
+    rate: float  # calls per second
     p50: float
     p90: float
     p99: float
     longest: float
     errors: dict[str, int]
     load_took: float
-    server_took: float | None  # None where that cannot be known
+    server_took: float | None  # None if unknown
 
     @property
     def is_limited(self) -> bool:
-        """Whether the load itself, rather than the server, may be what bounds the figures."""
-        return self.load_took > BUSY and (
-            self.server_took is None or self.server_took < BUSY
-        )
+        """Whether the load, rather than the server, may limit the figures."""
+        if self.load_took <= BUSY:
+            return False
+        return self.server_took is None or self.server_took < BUSY
 
 
-ids = count(1)  # of a conversation no id comes twice
+class _Meter:
+    """Measures the time of a run, and the processor time of both sides."""
+
+    def __init__(self, server_time: Callable[[], float | None]) -> None:
+        self._server_time = server_time
+        self.started = time.perf_counter()
+        self._load_before = time.process_time()
+        self._server_before = server_time()
+        self.seconds = 0.0
+        self.load_took = 0.0
+        self.server_took: float | None = None
+
+    def stop(self) -> None:
+        """Take the figures."""
+        self.seconds = time.perf_counter() - self.started
+        load_time = time.process_time() - self._load_before
+        self.load_took = load_time / self.seconds
+        server_after = self._server_time()
+        if self._server_before is not None and server_after is not None:
+            server_time = server_after - self._server_before
+            self.server_took = server_time / self.seconds
 
 
 class Load:
-    """Keeps so many requests under way on each wire until the time is up, and takes in what they are answered with."""
+    """Keeps a number of requests in flight on each connection."""
 
     def __init__(
-        self, wires: Sequence[Wire], requests: Sequence[Request], window: int
+        self,
+        connections: Sequence[LoadConnection],
+        requests: Sequence[LoadRequest],
+        window: int,
     ) -> None:
-        self._wires = wires
-        self._next = cycle(requests)
+        self._connections = connections
+        self._requests = cycle(requests)
         self._window = window
-        self._sent: dict[int, tuple[float, bool]] = {}
+        # When each request was sent, and whether it is expected to fail, by its id.
+        self._in_flight: dict[int, tuple[float, bool]] = {}
         self._latencies: list[float] = []
         self._errors: Counter[str] = Counter()
+        # How many requests are still to be sent, and until when.
+        self._left = 0.0
+        self._until = 0.0
+        self._selector = selectors.DefaultSelector()
 
     def drive(
         self,
@@ -67,111 +103,137 @@ class Load:
         tell: Callable[[float], None],
         server_time: Callable[[], float | None],
     ) -> Run:
-        """Load for so long, or so many calls, and wait for what is owed. Raises UsageError."""
-        started, before, served = (
-            time.perf_counter(),
-            time.process_time(),
-            server_time(),
-        )
-        told, self._left, self._until = started, calls, started + seconds
-        with selectors.DefaultSelector() as self._selector:
-            for wire in self._wires:
-                self._selector.register(wire.reads, selectors.EVENT_READ, wire)
-                self._fill(wire, self._window)
-            while self._sent:
-                self._turn()
-                if (now := time.perf_counter()) > told + 0.1:
-                    tell(now - told)
-                    told = now
-        taken, worked, after = (
-            time.perf_counter() - started,
-            time.process_time() - before,
-            server_time(),
-        )
-        server_took = (
-            None if after is None or served is None else (after - served) / taken
-        )
-        times = sorted(self._latencies) or [float("nan")]
-        p50, p90, p99, longest = [
-            times[int((len(times) - 1) * share)] for share in (0.5, 0.9, 0.99, 1)
-        ]
+        """Send requests until the time is up or so many are sent. Raises UsageError.
+
+        Then wait for the responses. `tell` is called with the seconds since its last
+        call, and `server_time` returns the processor time of the server.
+        """
+        meter = _Meter(server_time)
+        self._left = calls
+        self._until = meter.started + seconds
+        with self._selector:
+            for connection in self._connections:
+                self._watch(connection)
+                self._fill(connection, self._window)
+            self._turn_until_answered(meter.started, tell)
+        meter.stop()
+        return self._figures(meter)
+
+    def _turn_until_answered(
+        self, started: float, tell: Callable[[float], None]
+    ) -> None:
+        told = started
+        while self._in_flight:
+            self._turn()
+            now = time.perf_counter()
+            if now > told + _TELL_EVERY:
+                tell(now - told)
+                told = now
+
+    def _figures(self, meter: _Meter) -> Run:
+        latencies = sorted(self._latencies) or [float("nan")]
+        last = len(latencies) - 1
+        calls = len(self._latencies)
         return Run(
-            at_once=len(self._wires) * self._window,
-            seconds=taken,
-            calls=len(self._latencies),
-            rate=len(self._latencies) / taken,
-            p50=p50,
-            p90=p90,
-            p99=p99,
-            longest=longest,
+            at_once=len(self._connections) * self._window,
+            seconds=meter.seconds,
+            calls=calls,
+            rate=calls / meter.seconds,
+            p50=latencies[int(last * 0.5)],
+            p90=latencies[int(last * 0.9)],
+            p99=latencies[int(last * 0.99)],
+            longest=latencies[last],
             errors=dict(self._errors),
-            load_took=worked / taken,
-            server_took=server_took,
+            load_took=meter.load_took,
+            server_took=meter.server_took,
         )
 
     def _turn(self) -> None:
+        """Wait until something can be read or written, and do it."""
         ready = self._selector.select(PATIENCE)
         if not ready:
             raise UsageError(
-                f"the server owes {len(self._sent)} answers, and nothing has come for {PATIENCE:g} s"
+                f"the server owes {len(self._in_flight)} answers, "
+                f"and nothing has come for {PATIENCE:g} s"
             )
         for key, events in ready:
-            wire: Wire = key.data
+            connection: LoadConnection = key.data
             if events & selectors.EVENT_READ:
-                answered = self._take(wire.read())
-                if wire.reads != key.fd:
-                    self._replace(wire)
-                self._fill(wire, answered)
-            elif (
-                wire.flush() and key.fd in self._selector.get_map()
-            ):  # it may have been replaced in this turn
-                self._selector.unregister(key.fd)
+                answered = self._take(connection.read())
+                if connection.read_fd != key.fd:
+                    self._rewatch(connection)
+                self._fill(connection, answered)
+            elif connection.flush():
+                self._stop_writing(key.fd)
 
-    def _replace(self, wire: Wire) -> None:
-        """Another connection has taken the place of one that ended."""
-        for key in [*self._selector.get_map().values()]:
-            if key.data is wire:
-                self._selector.unregister(key.fd)
-        self._selector.register(wire.reads, selectors.EVENT_READ, wire)
+    def _watch(self, connection: LoadConnection) -> None:
+        self._selector.register(connection.read_fd, selectors.EVENT_READ, connection)
 
-    def _fill(self, wire: Wire, room: int) -> None:
+    def _rewatch(self, connection: LoadConnection) -> None:
+        """Watch the new descriptors of a connection that was opened again."""
+        for key in list(self._selector.get_map().values()):
+            if key.data is connection:
+                self._selector.unregister(key.fd)
+        self._watch(connection)
+
+    def _stop_writing(self, write_fd: int) -> None:
+        # The connection may have been opened again in the same turn.
+        if write_fd in self._selector.get_map():
+            self._selector.unregister(write_fd)
+
+    def _fill(self, connection: LoadConnection, room: int) -> None:
+        """Send as many requests as there is room for, until the load is over."""
         now = time.perf_counter()
-        number = int(min(room, self._left)) if now < self._until else 0
+        if now >= self._until:
+            return
+        number = int(min(room, self._left))
         if number <= 0:
             return
         self._left -= number
-        requests = [(next(self._next), next(ids)) for _ in range(number)]
+        requests = [(next(self._requests), next(_ids)) for _ in range(number)]
         for request, id in requests:
-            self._sent[id] = now, request.fails
-        if not wire.write(requests) and wire.writes not in self._selector.get_map():
-            self._selector.register(wire.writes, selectors.EVENT_WRITE, wire)
+            self._in_flight[id] = now, request.fails
+        is_sent = connection.write(requests)
+        if not is_sent and connection.write_fd not in self._selector.get_map():
+            self._selector.register(
+                connection.write_fd, selectors.EVENT_WRITE, connection
+            )
 
     def _take(self, messages: list[bytes]) -> int:
-        """Note what has come; how many requests are answered with it."""
-        now, answered = time.perf_counter(), 0
+        """Note the messages of a server. Return how many are responses to the load."""
+        now = time.perf_counter()
+        answered = 0
         for message in messages:
             reply = read_reply(message)
-            if reply.id not in self._sent:
-                if reply.method and reply.id is not None:
-                    raise UsageError(
-                        f"the server asks for {reply.method} before it answers, which a load cannot do"
-                    )
+            if reply.id not in self._in_flight:
+                _refuse_request(reply)
                 continue
-            sent, fails = self._sent.pop(reply.id)
+            sent, fails = self._in_flight.pop(reply.id)
             answered += 1
             failed = bool(reply.error) or reply.result is None or reply.result.failed
             if failed == fails:
                 self._latencies.append(now - sent)
             else:
-                self._errors[what_failed(message, reply)] += 1
+                self._errors[_describe_failure(message, reply)] += 1
         return answered
 
 
-def what_failed(message: bytes, reply: Reply) -> str:
-    """An error in a line, without what differs from call to call."""
+def _refuse_request(reply: LoadReply) -> None:
+    """Raise UsageError for a request of the server, and accept its notifications."""
+    if reply.method and reply.id is not None:
+        raise UsageError(
+            f"the server asks for {reply.method} before it answers, "
+            "which a load cannot do"
+        )
+
+
+def _describe_failure(message: bytes, reply: LoadReply) -> str:
+    """Describe a failure in one line that is the same for each such call."""
     if reply.error is not None:
-        return f"{reply.error.get('message')} ({reply.error.get('code')})"[:120]
+        text = f"{reply.error.get('message')} ({reply.error.get('code')})"
+        return text[:_LONGEST_ERROR]
     if reply.result is None:
         return "an answer with neither result nor error"
     content = msgspec.json.decode(message)["result"].get("content")
-    return f"isError: {content[0].get('text', '') if content else ''}"[:120]
+    text = content[0].get("text", "") if content else ""
+    return f"isError: {text}"[:_LONGEST_ERROR]

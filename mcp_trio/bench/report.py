@@ -1,4 +1,4 @@
-"""What a benchmark has shown, as a table for people, as JSON, as a picture."""
+"""The report of a benchmark: a table, remarks and a chart."""
 
 from __future__ import annotations
 
@@ -12,9 +12,32 @@ import msgspec
 from ..load_spec import UsageError
 from .load import Run
 
+_COLUMNS = [
+    "at once",
+    "calls/s",
+    "p50",
+    "p90",
+    "p99",
+    "longest",
+    "errors",
+    "server's share of a core",
+]
+# A gray that is readable on white and on black, because a page may be either.
+_GRAY = "#7d8590"
+_BAR = "#8b949e"
+_OUR_BAR = "#2f81f7"
+_STYLE: Any = {
+    "text.color": _GRAY,
+    "ytick.color": _GRAY,
+    # Text stays text.
+    "svg.fonttype": "none",
+    # The same figures give the same file.
+    "svg.hashsalt": "mcp_trio",
+}
+
 
 class Report(msgspec.Struct):
-    """One server, under one load, with one or another number of requests under way."""
+    """The runs of one load against one server, each with another number at once."""
 
     target: str
     revision: str
@@ -25,68 +48,71 @@ class Report(msgspec.Struct):
     memory: list[int | None] = []  # before any load, and after all of it
 
     def rows(self) -> list[list[str]]:
-        """A table: first what its columns are."""
-        table = [
-            [
-                "at once",
-                "calls/s",
-                "p50",
-                "p90",
-                "p99",
-                "longest",
-                "errors",
-                "server's share of a core",
-            ]
-        ]
-        for run in self.runs:
-            times = [
-                duration(time) for time in (run.p50, run.p90, run.p99, run.longest)
-            ]
-            share = "" if run.server_took is None else f"{run.server_took:.0%}"
-            table.append(
-                [
-                    str(run.at_once),
-                    f"{run.rate:,.0f}",
-                    *times,
-                    f"{sum(run.errors.values()):,}",
-                    share,
-                ]
-            )
-        return table
+        """Return the rows of a table, first the names of its columns."""
+        return [_COLUMNS, *(_row(run) for run in self.runs)]
 
     def remarks(self) -> list[str]:
-        """What is to be said below the table."""
+        """Return the lines below the table."""
         lines = []
         if self.start_up is not None:
             lines.append(f"start to first reply: {duration(self.start_up)}")
-        if sizes := [size / 1e6 for size in self.memory if size]:
-            lines.append("memory: {:.1f} MB, after the load {:.1f} MB".format(*sizes))
+        sizes = [size / 1e6 for size in self.memory if size]
+        if len(sizes) == 2:
+            before, after = sizes
+            lines.append(f"memory: {before:.1f} MB, after the load {after:.1f} MB")
         for run in self.runs:
-            lines += [
-                f"error, {times:,} of {run.at_once} at once: {error}"
-                for error, times in run.errors.items()
-            ]
-            if run.is_limited:
-                lines.append(
-                    f"with {run.at_once} at once the load itself took {run.load_took:.0%} of a core: it is the limit"
-                )
+            lines.extend(_run_remarks(run))
         return lines
 
 
+def _row(run: Run) -> list[str]:
+    share = ""
+    if run.server_took is not None:
+        share = f"{run.server_took:.0%}"
+    return [
+        str(run.at_once),
+        f"{run.rate:,.0f}",
+        duration(run.p50),
+        duration(run.p90),
+        duration(run.p99),
+        duration(run.longest),
+        f"{sum(run.errors.values()):,}",
+        share,
+    ]
+
+
+def _run_remarks(run: Run) -> list[str]:
+    lines = [
+        f"error, {times:,} of {run.at_once} at once: {error}"
+        for error, times in run.errors.items()
+    ]
+    if run.is_limited:
+        lines.append(
+            f"with {run.at_once} at once the load itself took {run.load_took:.0%} "
+            "of a core: it is the limit"
+        )
+    return lines
+
+
 def duration(seconds: float) -> str:
-    """A time for people."""
+    """Return a time with a suitable unit."""
     if math.isnan(seconds):
         return "-"
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
+    if seconds >= 1:
+        return f"{seconds:.3g} s"
+    if seconds >= 1e-3:
+        return f"{seconds / 1e-3:.3g} ms"
     return f"{seconds * 1e6:.0f} µs"
 
 
 def chart(
     path: Path, title: str, bars: Mapping[str, float], labels: Sequence[str], ours: int
 ) -> None:
-    """Write bars as SVG, ours in a colour of its own. Raises UsageError."""
+    """Write a bar chart as SVG, with bar number `ours` highlighted. Raises UsageError.
+
+    `bars` maps names to values, and `labels` are shown at their ends.
+    """
+    # It is optional, and slow to import.
     try:
         import matplotlib
     except ImportError:
@@ -96,22 +122,12 @@ def chart(
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    # One grey that can be read on white and on black, for a page is one or the other; and letters that stay letters.
-    grey = "#7d8590"
-    style: Any = {
-        "text.color": grey,
-        "ytick.color": grey,
-        "svg.fonttype": "none",
-        "svg.hashsalt": "mcp_trio",
-    }
-    with pyplot.rc_context(style):
-        figure, axes = pyplot.subplots(
-            figsize=(8, 0.6 + 0.36 * len(bars)), layout="constrained"
-        )
-        colours = [
-            "#2f81f7" if number == ours else "#8b949e" for number in range(len(bars))
-        ]
-        drawn = axes.barh(list(bars), list(bars.values()), color=colours)
+    colors = [_BAR] * len(bars)
+    colors[ours] = _OUR_BAR
+    height = 0.6 + 0.36 * len(bars)
+    with pyplot.rc_context(_STYLE):
+        figure, axes = pyplot.subplots(figsize=(8, height), layout="constrained")
+        drawn = axes.barh(list(bars), list(bars.values()), color=colors)
         axes.bar_label(drawn, labels, padding=4)
         axes.set_title(title, loc="left")
         axes.invert_yaxis()

@@ -1,12 +1,13 @@
-"""A server under load: how it is reached, what it is asked, and what it takes of the machine."""
+"""The server under load: reach it, and measure how much of the machine it takes."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import IO, Any
 
 import msgspec
@@ -20,71 +21,55 @@ from ..protocol.params import VENDOR
 from ..protocol.types import Json
 from ..trace.format import Trace
 from .load import Load, Run
-from .transports import Http, Pipes, Request, WebSocket, Wire
+from .transports import (
+    HttpLoadConnection,
+    LoadConnection,
+    LoadRequest,
+    StdioLoadConnection,
+    WebSocketLoadConnection,
+)
 
-# Seconds that a process has to end once its input has.
+# Seconds that a process has to exit after the end of its input.
 TO_END = 2.0
+_INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+
+
+# Requests
 
 
 def request(
     method: str, params: Json, revision: str, *, fails: bool = False
-) -> Request:
-    """A request in the shape that a revision wants."""
+) -> LoadRequest:
+    """Return a request as a revision sends it. If `fails`, an error is expected."""
     if not OPENS[revision]:
-        declared = {
-            "protocolVersion": revision,
-            "clientInfo": INFO,
-            "clientCapabilities": {},
-        }
-        meta = {VENDOR + key: value for key, value in declared.items()} | params.get(
-            "_meta", {}
-        )
-        params = {**params, "_meta": meta}
-    message = {
-        "jsonrpc": "2.0",
-        "method": method,
-        **({"params": params} if params else {}),
+        params = {**params, "_meta": _client_meta(params, revision)}
+    message: Json = {"jsonrpc": "2.0", "method": method}
+    if params:
+        message["params"] = params
+    start = msgspec.json.encode(message).removesuffix(b"}")
+    return LoadRequest(start, lines_of(mirrored(message)), fails)
+
+
+def _client_meta(params: Json, revision: str) -> Json:
+    """Return the `_meta` of a request that introduces the client."""
+    meta: Json = {
+        f"{VENDOR}protocolVersion": revision,
+        f"{VENDOR}clientInfo": INFO,
+        f"{VENDOR}clientCapabilities": {},
     }
-    return Request(
-        msgspec.json.encode(message)[:-1], lines_of(mirrored(message)), fails
-    )
+    meta.update(params.get("_meta", {}))
+    return meta
 
 
-def ask(wire: Wire, request: Request) -> Json:
-    """A result, before there is a load. Raises UsageError."""
-    answer = msgspec.json.decode(wire.ask(request.message(0), request.head, id=0))
-    if "error" in answer:
-        raise UsageError(
-            f"the server answered with an error: {answer['error'].get('message')}"
-        )
-    if "result" not in answer:
-        raise UsageError("what answered is no MCP server: it sends back what it gets")
-    result: Json = answer["result"]
-    return result
-
-
-def recorded(trace: Trace, revision: str) -> list[Request]:
-    """The requests of a trace that were answered in it. Raises UsageError."""
-    sent, answered = {}, {}
-    for line in trace.lines:
-        for part in line.parts if line.message else ():
-            if line.sender == "server" and "method" not in part:
-                answered[part.get("id")] = part
-            elif line.sender == "server" and "id" in part:
-                raise UsageError(
-                    f"{trace.path} is no load: the server asks for {part['method']} in it"
-                )
-            elif "method" in part and "id" in part and part["method"] != "initialize":
-                sent[part["id"]] = part
+def recorded(trace: Trace, revision: str) -> list[LoadRequest]:
+    """Return the requests of a trace that have a response in it. Raises UsageError."""
+    sent, answered = _messages_by_id(trace)
     requests = []
-    for id, part in sent.items():
+    for id, message in sent.items():
         if id in answered:
-            fails = "error" in answered[id] or answered[id]["result"].get(
-                "isError", False
-            )
-            requests.append(
-                request(part["method"], part.get("params", {}), revision, fails=fails)
-            )
+            params = message.get("params", {})
+            fails = _is_failure(answered[id])
+            requests.append(request(message["method"], params, revision, fails=fails))
     if not requests:
         raise UsageError(
             f"{trace.path} is no load: there is no request in it that was answered"
@@ -92,57 +77,112 @@ def recorded(trace: Trace, revision: str) -> list[Request]:
     return requests
 
 
-class Reached(msgspec.Struct):
-    """A server that has answered."""
+def _messages_by_id(trace: Trace) -> tuple[dict[Any, Json], dict[Any, Json]]:
+    """Return the client's requests and the server's responses. Raises UsageError."""
+    requests: dict[Any, Json] = {}
+    responses: dict[Any, Json] = {}
+    for line in trace.lines:
+        if not line.message:
+            continue
+        for message in line.parts:
+            if "method" not in message:
+                if line.sender == "server":
+                    responses[message.get("id")] = message
+            elif "id" not in message:
+                continue
+            elif line.sender == "server":
+                raise UsageError(
+                    f"{trace.path} is no load: "
+                    f"the server asks for {message['method']} in it"
+                )
+            elif message["method"] != "initialize":
+                requests[message["id"]] = message
+    return requests, responses
 
-    wires: Sequence[Wire]
+
+def _is_failure(response: Json) -> bool:
+    if "error" in response:
+        return True
+    is_error: bool = response["result"].get("isError", False)
+    return is_error
+
+
+def _result_of(connection: LoadConnection, request: LoadRequest) -> Json:
+    """Send a request before the load, and return its result. Raises UsageError."""
+    reply = connection.ask(request.message(0), request.head, id=0)
+    message = msgspec.json.decode(reply)
+    if "error" in message:
+        raise UsageError(
+            f"the server answered with an error: {message['error'].get('message')}"
+        )
+    if "result" not in message:
+        raise UsageError("what answered is no MCP server: it sends back what it gets")
+    result: Json = message["result"]
+    return result
+
+
+# The server
+
+
+class BenchTarget(msgspec.Struct):
+    """A server with open connections, ready for a load."""
+
+    connections: Sequence[LoadConnection]
     revision: str = ""
     name: str = ""
     pid: int | None = None
-    start_up: float | None = (
-        None  # seconds from the start of its process to its first answer
-    )
+    # Seconds from the start of the process to its first reply.
+    start_up: float | None = None
 
     def open(self, revision: str) -> None:
-        """Begin the conversation, on each wire that has one of its own. Raises UsageError."""
-        first, *others = self.wires
-        self._open(first, revision)
-        for wire in others:
-            if isinstance(wire, Http) and isinstance(first, Http):
-                wire.fields = first.fields  # all connections are in one session
-            else:
-                self._open(wire, revision)
+        """Begin the conversation, or several if the transport needs that.
 
-    def _open(self, wire: Wire, revision: str) -> None:
-        params: Json = {}
+        Raises UsageError.
+        """
+        first, *others = self.connections
+        self._open(first, revision)
+        for connection in others:
+            if isinstance(connection, HttpLoadConnection):
+                # All HTTP connections share one session.
+                assert isinstance(first, HttpLoadConnection)
+                connection.session_headers = first.session_headers
+            else:
+                self._open(connection, revision)
+
+    def _open(self, connection: LoadConnection, revision: str) -> None:
         if OPENS[revision]:
-            params = {
-                "protocolVersion": revision,
-                "capabilities": {},
-                "clientInfo": INFO,
-            }
-        result = ask(
-            wire,
-            request(
-                "initialize" if OPENS[revision] else "server/discover", params, revision
-            ),
-        )
-        info = result.get("serverInfo") or result.get("_meta", {}).get(
-            f"{VENDOR}serverInfo", {}
-        )
+            self._initialize(connection, revision)
+        else:
+            discover = request("server/discover", {}, revision)
+            self._learn(_result_of(connection, discover), revision)
+
+    def _initialize(self, connection: LoadConnection, revision: str) -> None:
+        params = {
+            "protocolVersion": revision,
+            "capabilities": {},
+            "clientInfo": INFO,
+        }
+        initialize = request("initialize", params, revision)
+        self._learn(_result_of(connection, initialize), revision)
+        if isinstance(connection, HttpLoadConnection):
+            connection.name_session(self.revision)
+        connection.ask(_INITIALIZED)
+
+    def _learn(self, result: Json, revision: str) -> None:
+        """Take the server's name and revision from its first result."""
+        info = result.get("serverInfo")
+        if not info:
+            info = result.get("_meta", {}).get(f"{VENDOR}serverInfo", {})
         self.name = f"{info.get('name', '')} {info.get('version', '')}".strip()
         self.revision = result.get("protocolVersion", revision)
-        if OPENS[revision]:
-            if isinstance(wire, Http):
-                wire.name_session(self.revision)
-            wire.ask(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
 
     def tools(self) -> list[Json]:
-        """The tools that it offers, page by page. Raises UsageError."""
+        """Return all tools of the server. Raises UsageError."""
         tools: list[Json] = []
         params: Json = {}
         while True:
-            page = ask(self.wires[0], request("tools/list", params, self.revision))
+            list_tools = request("tools/list", params, self.revision)
+            page = _result_of(self.connections[0], list_tools)
             tools += page["tools"]
             if not page.get("nextCursor"):
                 return tools
@@ -150,46 +190,58 @@ class Reached(msgspec.Struct):
 
     def load(
         self,
-        requests: Sequence[Request],
+        requests: Sequence[LoadRequest],
         window: int,
         seconds: float,
         calls: float = float("inf"),
         tell: Callable[[float], None] = lambda done: None,
     ) -> Run:
-        """Put it under load, with so many requests under way on each wire. Raises UsageError."""
-        for wire in self.wires:
-            wire.read()  # where the server has closed what was idle, another takes its place
-        return Load(self.wires, requests, window).drive(
-            seconds, calls, tell, self.cpu_time
-        )
+        """Keep `window` requests in flight on each connection. Raises UsageError.
+
+        The load ends after so many seconds or calls. `tell` is called with the seconds
+        since its last call.
+        """
+        for connection in self.connections:
+            # An idle connection that the server has closed is opened again.
+            connection.read()
+        load = Load(self.connections, requests, window)
+        return load.drive(seconds, calls, tell, self.cpu_time)
 
     def memory(self) -> int | None:
-        """The bytes that it and its children hold; None where that cannot be known."""
-        pages = sum(int(fields.split()[1]) for fields in self._told("statm"))
+        """Return the bytes that the server and its children hold, None if unknown."""
+        if sys.platform == "win32":
+            return None
+        pages = 0
+        for fields in self._proc_files("statm"):
+            pages += int(fields.split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") or None
 
     def cpu_time(self) -> float | None:
-        """The seconds of processor time that they have taken; None where that cannot be known."""
+        """Return the processor time that they have taken, None if unknown."""
+        if sys.platform == "win32":
+            return None
+        ticks = os.sysconf("SC_CLK_TCK")
         total = 0.0
-        for fields in self._told("stat"):
+        for fields in self._proc_files("stat"):
+            # The name of the program, in parentheses, may contain spaces.
             user, system = fields.rpartition(")")[2].split()[11:13]
-            total += (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+            total += (int(user) + int(system)) / ticks
         return total or None
 
-    def _told(self, what: str) -> Iterator[str]:
-        """What Linux tells of its process and those below, one after the other."""
+    def _proc_files(self, name: str) -> Iterator[str]:
+        """Yield a file of /proc, on Linux, for the process and each process below."""
         left = [self.pid] if self.pid else []
         while left:
             pid = left.pop()
             try:
-                with (
-                    open(f"/proc/{pid}/task/{pid}/children") as children,
-                    open(f"/proc/{pid}/{what}") as file,
-                ):
-                    left += map(int, children.read().split())
-                    yield file.read()
+                with open(f"/proc/{pid}/task/{pid}/children") as file:
+                    children = file.read()
+                with open(f"/proc/{pid}/{name}") as file:
+                    content = file.read()
             except OSError:
                 continue
+            left += map(int, children.split())
+            yield content
 
 
 @contextmanager
@@ -198,7 +250,10 @@ def spawned(
     env: Mapping[str, str] | None = None,
     stderr: int | IO[bytes] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process, until its input ends and it with it; one that stays is killed. Raises UsageError."""
+    """Run a process. At the end, close its input, and kill it if it does not exit.
+
+    Raises UsageError if it cannot be started.
+    """
     try:
         process = subprocess.Popen(
             command,
@@ -221,38 +276,65 @@ def spawned(
                 process.kill()
 
 
-@contextmanager
 def reach(
     target: str | Sequence[str],
     revision: str,
     connections: int = 1,
     token: str = "",
-    **options: Any,
-) -> Iterator[Reached]:
-    """The server at a URL, over so many connections, or of a command that is started for it. Raises UsageError."""
-    if not isinstance(target, str):
-        started = time.perf_counter()
-        with spawned(target, **options) as process:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            reached = Reached(
-                [Pipes(process.stdout.fileno(), process.stdin.fileno())],
-                pid=process.pid,
-            )
-            reached.open(revision)
-            reached.start_up = time.perf_counter() - started
-            yield reached
-        return
-    assert is_url(target)
-    if (transport := transport_of(target)) == "sse":
-        raise UsageError(
-            f"{target}: HTTP+SSE is not measured; give the URL of the Streamable HTTP endpoint, or of a WebSocket"
+    *,
+    env: Mapping[str, str] | None = None,
+    stderr: int | IO[bytes] | None = None,
+) -> AbstractContextManager[BenchTarget]:
+    """Open a server at a URL, or start it with a command. Raises UsageError.
+
+    `connections` and `token` are for a URL, `env` and `stderr` for a command.
+    """
+    if isinstance(target, str):
+        return _reach_url(target, revision, connections, token)
+    return _reach_command(target, revision, env, stderr)
+
+
+@contextmanager
+def _reach_command(
+    command: Sequence[str],
+    revision: str,
+    env: Mapping[str, str] | None,
+    stderr: int | IO[bytes] | None,
+) -> Iterator[BenchTarget]:
+    started = time.perf_counter()
+    with spawned(command, env, stderr) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        connection = StdioLoadConnection(
+            process.stdout.fileno(), process.stdin.fileno()
         )
-    kind = WebSocket if transport == "ws" else Http
-    reached = Reached([kind(target, token) for _ in range(connections)])
-    try:
-        reached.open(revision)
-        yield reached
-    finally:
-        for wire in reached.wires:
-            wire.close()
+        target = BenchTarget([connection], pid=process.pid)
+        target.open(revision)
+        target.start_up = time.perf_counter() - started
+        yield target
+
+
+@contextmanager
+def _reach_url(
+    url: str, revision: str, number: int, token: str
+) -> Iterator[BenchTarget]:
+    assert is_url(url)
+    transport = transport_of(url)
+    if transport == "sse":
+        raise UsageError(
+            f"{url}: HTTP+SSE is not measured; give the URL of the Streamable HTTP "
+            "endpoint, or of a WebSocket"
+        )
+    with ExitStack() as cleanup:
+        connections: list[LoadConnection] = []
+        for _ in range(number):
+            connection: LoadConnection
+            if transport == "ws":
+                connection = WebSocketLoadConnection(url, token)
+            else:
+                connection = HttpLoadConnection(url, token)
+            cleanup.callback(connection.close)
+            connections.append(connection)
+        target = BenchTarget(connections)
+        target.open(revision)
+        yield target

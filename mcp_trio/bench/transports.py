@@ -1,11 +1,15 @@
-"""What a load goes over: a server's standard input and output, HTTP connections, WebSockets."""
+"""The connections that a load is sent over: stdio, HTTP and WebSocket.
+
+They are small and synchronous, so that the load takes little time from the server.
+"""
 
 from __future__ import annotations
 
 import os
-import select
+import selectors
 import socket
-from typing import Any
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import httptools
@@ -15,328 +19,372 @@ from ..client.event_parser import EventParser
 from ..client.http_connection import bearing, lines_of, target_of
 from ..load_spec import UsageError
 
+if TYPE_CHECKING:
+    from wsproto.events import Event
+
+# The most that is read at once, in bytes.
 CHUNK = 2**18
-# Seconds in which something has to come as long as something is owed.
+# How long to wait for a server that owes a response, in seconds.
 PATIENCE = 20.0
 
 
-class Request(msgspec.Struct, frozen=True):
-    """What is sent again and again, each time under another id."""
+class LoadRequest(msgspec.Struct, frozen=True):
+    """A request that is sent again and again, each time with another id."""
 
-    start: bytes  # the message but for its id and the closing brace
-    head: bytes = b""  # what HTTP says of it in headers
-    fails: bool = False  # whether an error is what it is to be answered with
+    # The encoded message without its id and its closing brace.
+    start: bytes
+    # The HTTP headers that repeat parts of the message.
+    head: bytes = b""
+    # Whether the expected response is an error.
+    fails: bool = False
 
     def message(self, id: int) -> bytes:
-        """The whole message."""
+        """Return the whole message."""
         return b'%b,"id":%d}' % (self.start, id)
 
 
-class Outcome(msgspec.Struct):
-    """What is looked at of a result."""
+class LoadResult(msgspec.Struct):
+    """The part of a result that a load looks at."""
 
     failed: bool = msgspec.field(default=False, name="isError")
 
 
-class Reply(msgspec.Struct):
-    """What is looked at of a message that comes: with a method it is none."""
+class LoadReply(msgspec.Struct):
+    """The parts of a server's message that a load looks at.
+
+    A message with a method is not a response.
+    """
 
     id: Any = None
     method: str = ""
-    result: Outcome | None = None
+    result: LoadResult | None = None
     error: Any = None
 
 
-decode = msgspec.json.Decoder(Reply).decode
+_decode_reply = msgspec.json.Decoder(LoadReply).decode
 
 
-def read_reply(message: bytes) -> Reply:
-    """What a load wants to know of a message. Raises UsageError."""
+def read_reply(message: bytes) -> LoadReply:
+    """Decode a message from the server. Raises UsageError."""
     try:
-        return decode(message)
+        return _decode_reply(message)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise UsageError(
             f"what answered is no MCP server: it sent {message[:80]!r}"
         ) from None
 
 
-class Wire:
-    """What all have in common. Each kind says how a message stands on it, and finds those that come."""
+class LoadConnection(ABC):
+    """A connection over two non-blocking file descriptors.
 
-    answers_all = False  # also what is no request
+    Each transport frames the messages that it sends, and finds the received ones.
+    """
 
-    def __init__(self, reads: int, writes: int) -> None:
-        self.reads, self.writes = reads, writes
+    # Whether also notifications have a response, as they do over HTTP.
+    answers_all = False
+
+    def __init__(self, read_fd: int, write_fd: int) -> None:
+        self._use(read_fd, write_fd)
+
+    def _use(self, read_fd: int, write_fd: int) -> None:
+        self.read_fd = read_fd
+        self.write_fd = write_fd
         self._unsent = b""
-        os.set_blocking(reads, False)
-        os.set_blocking(writes, False)
+        os.set_blocking(read_fd, False)
+        os.set_blocking(write_fd, False)
 
+    @abstractmethod
     def framed(self, message: bytes, head: bytes = b"") -> bytes:
-        """A message with what stands around it."""
-        raise NotImplementedError
+        """Return a message as the transport sends it."""
 
+    @abstractmethod
     def messages(self, data: bytes) -> list[bytes]:
-        """The messages that are complete with what has come."""
-        raise NotImplementedError
+        """Return the messages that the received data completes. Raises UsageError."""
 
-    def write(self, requests: list[tuple[Request, int]]) -> bool:
-        """Send requests under ids; whether all of them have left."""
-        return self.send(
-            b"".join(
-                [
-                    self.framed(request.message(id), request.head)
-                    for request, id in requests
-                ]
-            )
-        )
+    def write(self, requests: list[tuple[LoadRequest, int]]) -> bool:
+        """Send requests with their ids. Return whether everything has been sent."""
+        framed = [self.framed(one.message(id), one.head) for one, id in requests]
+        return self.send(b"".join(framed))
 
     def send(self, data: bytes) -> bool:
-        """Send bytes; whether all of them have left."""
+        """Send bytes. Return whether everything has been sent."""
         self._unsent += data
         return self.flush()
 
     def flush(self) -> bool:
-        """Send what has not left; whether it has now."""
+        """Send bytes that wait for it. Return whether everything has been sent."""
         try:
-            self._unsent = self._unsent[os.write(self.writes, self._unsent) :]
+            self._unsent = self._unsent[os.write(self.write_fd, self._unsent) :]
         except BlockingIOError:
             pass
         except ConnectionError:
-            self._unsent = b""  # who reads sees why
+            # The next read finds the reason.
+            self._unsent = b""
         return not self._unsent
 
     def read(self) -> list[bytes]:
-        """The messages that have come. Raises UsageError."""
+        """Return the messages that have arrived, without waiting. Raises UsageError."""
         try:
-            data = os.read(self.reads, CHUNK)
+            data = os.read(self.read_fd, CHUNK)
         except BlockingIOError:
             return []
         except ConnectionError:
             data = b""
-        return self.messages(data) if data else self.ended()
+        if not data:
+            return self.ended()
+        return self.messages(data)
 
     def ended(self) -> list[bytes]:
-        """The server has closed it: what is to be taken for its answer. Raises UsageError."""
+        """Handle the end of the connection. Raises UsageError.
+
+        Return the messages that take the place of missing responses.
+        """
         raise UsageError("the server has ended the conversation")
 
     def ask(self, message: bytes, head: bytes = b"", id: int | None = None) -> bytes:
-        """Send a message before the load, and wait for what answers it, if anything does. Raises UsageError."""
+        """Send a message before the load, and return its response. Raises UsageError.
+
+        Without an id, return any response, or nothing if the transport sends none.
+        """
         self.send(self.framed(message, head))
         if id is None and not self.answers_all:
             return b""
-        readable = select.poll()
-        readable.register(self.reads, select.POLLIN)
-        while readable.poll(PATIENCE * 1000):
-            for come in self.read():
-                if id is None or read_reply(come).id == id:
-                    return come
+        while self._wait_readable():
+            for reply in self.read():
+                if id is None or read_reply(reply).id == id:
+                    return reply
         raise UsageError(f"the server has not answered within {PATIENCE:g} s")
 
+    def _wait_readable(self) -> bool:
+        """Wait until there is something to read. Return False if nothing arrives."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.read_fd, selectors.EVENT_READ)
+            return bool(selector.select(PATIENCE))
+
+    @abstractmethod
     def close(self) -> None:
-        """The load is over."""
+        """Close the file descriptors that the connection has opened."""
 
 
-class Pipes(Wire):
-    """Standard input and output: a message a line."""
+class StdioLoadConnection(LoadConnection):
+    """The standard input and output of a process, with a message on each line."""
 
     _rest = b""
 
     def framed(self, message: bytes, head: bytes = b"") -> bytes:
-        """A line."""
+        """Return a line."""
         return message + b"\n"
 
     def messages(self, data: bytes) -> list[bytes]:
-        """The lines."""
+        """Return the lines that the received data completes."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         return lines
 
+    def close(self) -> None:
+        """Do nothing. Both pipes belong to the process."""
 
-def connected(url: str) -> socket.socket:
-    """A connection to where a URL leads. Raises UsageError."""
+
+def _connect(url: str) -> socket.socket:
+    """Open a TCP connection to the server at a URL. Raises UsageError."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "ws"):
         raise UsageError(
             f"{url}: TLS is not measured; give the http or ws URL behind it"
         )
+    address = (parts.hostname or "localhost", parts.port or 80)
     try:
-        made = socket.create_connection(
-            (parts.hostname or "localhost", parts.port or 80), PATIENCE
-        )
+        connection = socket.create_connection(address, PATIENCE)
     except OSError as error:
-        raise UsageError(
-            f"{url} cannot be reached: {error.strerror or error}"
-        ) from None
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return made
+        reason = error.strerror or error
+        raise UsageError(f"{url} cannot be reached: {reason}") from None
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
 
 
-class SocketWire(Wire):
-    """One over the network."""
+class SocketLoadConnection(LoadConnection):
+    """A TCP connection to the server at a URL."""
 
-    def __init__(self, socket: socket.socket) -> None:
-        super().__init__(socket.fileno(), os.dup(socket.fileno()))
-        self._socket = socket
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._use_socket(_connect(url))
+
+    def _use_socket(self, connection: socket.socket) -> None:
+        self._socket = connection
+        # A selector takes each descriptor once, so that reading and writing have one
+        # each.
+        self._use(connection.fileno(), os.dup(connection.fileno()))
 
     def close(self) -> None:
-        """The load is over."""
+        """Close the socket."""
         self._socket.close()
-        os.close(self.writes)
+        os.close(self.write_fd)
 
 
-class Http(SocketWire):
-    """A connection over which one request goes after the other, each answered with JSON or a stream of events."""
+class HttpLoadConnection(SocketLoadConnection):
+    """An HTTP connection with one request at a time.
+
+    A response is JSON or an event stream. A closed connection is opened again.
+    """
 
     answers_all = True
-    fields = b""  # what names the session
+    # The encoded headers that name the session.
+    session_headers = b""
 
     def __init__(self, url: str, token: str = "") -> None:
-        self.url = url
-        fields = [
+        headers = [
             (b"Host", urlsplit(url).netloc.encode()),
             *bearing(token),
             (b"Content-Type", b"application/json"),
+            (b"Accept", b"application/json, text/event-stream"),
         ]
-        fields.append((b"Accept", b"application/json, text/event-stream"))
-        self._start = b"POST %b HTTP/1.1\r\n%b" % (
-            target_of(url).encode(),
-            lines_of(fields),
-        )
+        target = target_of(url).encode()
+        self._start = b"POST %b HTTP/1.1\r\n%b" % (target, lines_of(headers))
+        # The headers of the response that was read last, with names in lower case.
         self.headers: dict[bytes, bytes] = {}
-        self._come: list[bytes] = []
-        self._begin_on(connected(url))
+        self._body: list[bytes] = []
+        self._replies: list[bytes] = []
+        super().__init__(url)
 
-    def _begin_on(self, connection: socket.socket) -> None:
-        super().__init__(connection)
+    def _use_socket(self, connection: socket.socket) -> None:
+        super()._use_socket(connection)
         self._parser = httptools.HttpResponseParser(self)
+        # The message that has no response yet.
         self._asked: bytes | None = None
+        # Whether the server announced that it closes the connection.
         self._closes = False
 
     def name_session(self, revision: str) -> None:
-        """Say from now on in which session requests are: that of the response that was read last."""
-        fields = {
-            b"Mcp-Session-Id": self.headers.get(b"mcp-session-id"),
-            b"MCP-Protocol-Version": revision.encode(),
-        }
-        self.fields = b"".join(
-            b"%b: %b\r\n" % (name, value) for name, value in fields.items() if value
-        )
+        """Send the session id of the last response, and a revision, from now on."""
+        headers = []
+        session_id = self.headers.get(b"mcp-session-id")
+        if session_id:
+            headers.append((b"Mcp-Session-Id", session_id))
+        if revision:
+            headers.append((b"MCP-Protocol-Version", revision.encode()))
+        self.session_headers = lines_of(headers)
 
     def framed(self, message: bytes, head: bytes = b"") -> bytes:
-        """A request."""
+        """Return an HTTP request."""
         self._asked = message
         return b"%b%b%bContent-Length: %d\r\n\r\n%b" % (
             self._start,
-            self.fields,
+            self.session_headers,
             head,
             len(message),
             message,
         )
 
     def messages(self, data: bytes) -> list[bytes]:
-        """What a response that is complete has brought."""
-        self._come = []
+        """Return the messages of a response that the data completes."""
+        self._replies = []
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as problem:
             raise UsageError(f"what answered is no HTTP: {problem}") from None
         if self._closes:
-            self._connect_anew()
-        return self._come
+            self._reconnect()
+        return self._replies
 
     def on_message_begin(self) -> None:
-        """The parser has seen a response."""
+        """Start a response. Called by the parser."""
         self.headers = {}
-        self._body: list[bytes] = []
+        self._body = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """The parser has read a header."""
+        """Add a header. Called by the parser."""
         self.headers[name.lower()] = value
 
     def on_body(self, chunk: bytes) -> None:
-        """The parser has read some of the body."""
+        """Add a part of the body. Called by the parser."""
         self._body.append(chunk)
 
     def on_message_complete(self) -> None:
-        """The parser has read the end."""
-        body, status = b"".join(self._body), self._parser.get_status_code()
-        if status < 200:  # the answer is still to come
+        """Take the messages from a response. Called by the parser."""
+        body = b"".join(self._body)
+        status = self._parser.get_status_code()
+        # The final response follows an interim one.
+        if status < 200:
             return
         self._closes = not self._parser.should_keep_alive()
         if status >= 400:
-            self._come = [
-                self._failure(f"HTTP {status}: {body[:200].decode(errors='replace')}")
-            ]
+            text = body[:200].decode(errors="replace")
+            self._replies = [self._failure(f"HTTP {status}: {text}")]
         elif self.headers.get(b"content-type", b"").startswith(b"text/event-stream"):
-            self._come = [event.data.encode() for event in EventParser().feed(body)]
+            self._replies = [event.data.encode() for event in EventParser().feed(body)]
         else:
-            self._come = [body]
+            self._replies = [body]
         self._asked = None
 
     def ended(self) -> list[bytes]:
-        """What was asked has failed; what is asked next goes over a new connection."""
-        failed = (
-            [self._failure("the server closed the connection without an answer")]
-            if self._asked
-            else []
-        )
-        self._connect_anew()
-        return failed
+        """Open a new connection. Return an error for a request without a response."""
+        replies = []
+        if self._asked:
+            problem = "the server closed the connection without an answer"
+            replies.append(self._failure(problem))
+        self._reconnect()
+        return replies
 
-    def _connect_anew(self) -> None:
-        new = connected(
-            self.url
-        )  # before the old one is closed: so it has other numbers, which a selector tells apart
+    def _reconnect(self) -> None:
+        # The new socket is opened before the old one is closed. So its descriptors have
+        # other numbers, and a selector does not take one for the other.
+        connection = _connect(self.url)
         self.close()
-        self._begin_on(new)
+        self._use_socket(connection)
 
-    def _failure(self, what: str) -> bytes:
+    def _failure(self, message: str) -> bytes:
+        """Return an error response to the current request."""
         asked = msgspec.json.decode(self._asked or b"{}")
-        return msgspec.json.encode(
-            {"id": asked.get("id"), "error": {"code": 0, "message": what}}
-        )
+        error = {"code": 0, "message": message}
+        return msgspec.json.encode({"id": asked.get("id"), "error": error})
 
 
-class WebSocket(SocketWire):
-    """A WebSocket: a message a text frame."""
+class WebSocketLoadConnection(SocketLoadConnection):
+    """A WebSocket, with each message in a text frame."""
 
     def __init__(self, url: str, token: str = "") -> None:
+        # Only this transport needs it.
         from wsproto import ConnectionType, WSConnection, events
 
-        super().__init__(connected(url))
-        self._events, self._text = events, ""
+        super().__init__(url)
+        self._events = events
+        # The message that has begun, as far as it has arrived.
+        self._text = ""
         self._protocol = WSConnection(ConnectionType.CLIENT)
-        host, target = urlsplit(url).netloc, target_of(url)
-        opening = events.Request(
-            host=host, target=target, subprotocols=["mcp"], extra_headers=bearing(token)
+        handshake = events.Request(
+            host=urlsplit(url).netloc,
+            target=target_of(url),
+            subprotocols=["mcp"],
+            extra_headers=bearing(token),
         )
-        self.send(self._protocol.send(opening))
-        readable = select.poll()
-        readable.register(self.reads, select.POLLIN)
-        while self._protocol.state.name == "CONNECTING" and readable.poll(
-            PATIENCE * 1000
-        ):
+        self.send(self._protocol.send(handshake))
+        while self._protocol.state.name == "CONNECTING" and self._wait_readable():
             self.read()
 
     def framed(self, message: bytes, head: bytes = b"") -> bytes:
-        """A frame."""
+        """Return a text frame."""
         return bytes(self._protocol.send(self._events.TextMessage(message.decode())))
 
     def messages(self, data: bytes) -> list[bytes]:
-        """The text messages; pings are answered."""
-        come = []
+        """Return the messages that the received data completes, and answer pings."""
+        messages: list[bytes] = []
         self._protocol.receive_data(data)
         for event in self._protocol.events():
-            match event:
-                case self._events.TextMessage():
-                    self._text += event.data
-                    if event.message_finished:
-                        come.append(self._text.encode())
-                        self._text = ""
-                case self._events.Ping():
-                    self.send(self._protocol.send(event.response()))
-                case self._events.RejectConnection():
-                    self.close()
-                    raise UsageError(
-                        f"there is no WebSocket: the server answers with status {event.status_code}"
-                    )
-        return come
+            if isinstance(event, self._events.TextMessage):
+                self._text += event.data
+                if event.message_finished:
+                    messages.append(self._text.encode())
+                    self._text = ""
+            else:
+                self._handle_control(event)
+        return messages
+
+    def _handle_control(self, event: Event) -> None:
+        """Answer a ping, and report a handshake that the server rejected."""
+        if isinstance(event, self._events.Ping):
+            self.send(self._protocol.send(event.response()))
+        elif isinstance(event, self._events.RejectConnection):
+            self.close()
+            raise UsageError(
+                "there is no WebSocket: "
+                f"the server answers with status {event.status_code}"
+            )

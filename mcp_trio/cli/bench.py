@@ -24,8 +24,8 @@ from .output import as_json, bar
 
 if TYPE_CHECKING:
     from ..bench.report import Report
-    from ..bench.target import Reached
-    from ..bench.transports import Request
+    from ..bench.target import BenchTarget
+    from ..bench.transports import LoadRequest
     from ..trace.format import Trace
 
 # How many at once, where nothing else is said: over HTTP so many connections, else so many on one.
@@ -149,8 +149,8 @@ def _measured(
 
 
 def _load(
-    server: Reached, words: list[str], trace: Trace | None
-) -> tuple[str, list[Request]]:
+    server: BenchTarget, words: list[str], trace: Trace | None
+) -> tuple[str, list[LoadRequest]]:
     """What the server is asked for, in words and as requests. Raises UsageError."""
     from ..bench.target import recorded, request
 

@@ -1,12 +1,9 @@
-"""A trace as a sequence picture, for people: in a terminal, or as one HTML file that needs nothing else."""
+"""Draw a trace as a sequence diagram, in a terminal or as one HTML page."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from functools import partial
-from itertools import accumulate
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -14,9 +11,9 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from ..protocol.types import Json
 from .format import Line, Trace, parsed
 
-# The kinds of what passes, each with its colour in a terminal. A question is a request of the server's; `wire` is a
-# head or an end without a message.
-COLOURS = {
+# The kinds of steps and their colors in a terminal. A question is a request from the
+# server. A wire step is an HTTP head or the end of a stream, without a message.
+COLORS = {
     "request": 36,
     "question": 35,
     "response": 32,
@@ -25,16 +22,25 @@ COLOURS = {
     "raw": 94,
     "wire": 90,
 }
+_DIM = 2
+_RESPONSES = ("response", "error")
 
-# What in its params or its error tells what a message is about: the first of these that is there.
-SUBJECTS = ("name", "uri", "requestId", "progressToken", "level", "code")
+# Keys of a message's params or error. The first one present is shown in the label.
+_SUBJECTS = ("name", "uri", "requestId", "progressToken", "level", "code")
+
+_NARROWEST = 24  # columns
+_FACT_NAME = 10  # columns
+_LONGEST_VALUE = 200  # characters of a step's value in the HTML page
 
 
-# What passed
+# Steps
 
 
 class Step(Struct):
-    """One message, or what passed without one. Its texts hold nothing that a terminal or a browser would act on."""
+    """One arrow of the diagram: a message, or a line of the trace without one.
+
+    All texts are safe to show: they contain no control characters.
+    """
 
     t: float
     time: str
@@ -52,201 +58,333 @@ class Step(Struct):
 
 
 def steps(trace: Trace) -> list[Step]:
-    """What passed, a batch message by message, with answers joined to what they answer."""
-    found = [step for line in trace.lines for step in _steps_of(line)]
-    waiting: dict[tuple[bool, str], list[int]] = defaultdict(list)
-    for number, step in enumerate(found):
-        asks = step.kind in ("request", "question")
-        asked = waiting[(step.sender == "client") is asks, step.id]
-        if asks:
-            asked.insert(0, number)
-        elif asked and step.kind in ("response", "error"):
-            step.partner = max(asked, key=lambda at: found[at].stream == step.stream)
-            asked.remove(step.partner)
-            _join(found[step.partner], step, number)
-    for number in [number for asked in waiting.values() for number in asked]:
-        found[number].notes.insert(0, "no answer")
+    """Return a step for each message, with responses joined to their requests."""
+    found: list[Step] = []
+    for line in trace.lines:
+        found.extend(_steps_of(line))
+    _join_responses(found)
     return found
 
 
-def _join(asked: Step, answer: Step, number: int) -> None:
-    asked.partner = number
-    answer.lag = _span(answer.t - asked.t)
-    answer.label += f" of {asked.method}"
-    answer.notes.insert(0, answer.lag)
+def _join_responses(found: list[Step]) -> None:
+    """Join each response to its request, and mark the requests without one."""
+    # The positions of open requests, oldest first, by the requester and the id.
+    open_requests: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for position, step in enumerate(found):
+        if step.kind in ("request", "question"):
+            open_requests[step.sender, step.id].append(position)
+        elif step.kind in _RESPONSES:
+            requester = "server" if step.sender == "client" else "client"
+            candidates = open_requests[requester, step.id]
+            if candidates:
+                request = _request_on_stream(step.stream, candidates, found)
+                candidates.remove(request)
+                _join(found, request, position)
+    for unanswered in open_requests.values():
+        for position in unanswered:
+            found[position].notes.insert(0, "no answer")
 
 
-def _steps_of(line: Line) -> Iterator[Step]:
-    batch = parsed(line.message, list[Raw]) or []
-    wire, head = (
-        list(_wire(line)),
-        (line.http.headers if line.http else {}) | (line.event or {}),
+def _request_on_stream(
+    stream: int | UnsetType, candidates: list[int], found: list[Step]
+) -> int:
+    """Return the latest request on a stream, or else the latest on any stream."""
+    for position in reversed(candidates):
+        if found[position].stream == stream:
+            return position
+    return candidates[-1]
+
+
+def _join(found: list[Step], request_position: int, response_position: int) -> None:
+    """Point a request and its response at each other."""
+    request = found[request_position]
+    response = found[response_position]
+    request.partner = response_position
+    response.partner = request_position
+    response.lag = _duration(response.t - request.t)
+    response.label += f" of {request.method}"
+    response.notes.insert(0, response.lag)
+
+
+def _steps_of(line: Line) -> list[Step]:
+    """Return the step of one line, or the steps of a batch."""
+    wire_notes = _wire_notes(line)
+    wire_fields = _wire_fields(line)
+    batch = parsed(line.message, list[Raw])
+    if not batch:
+        first = _step(line, line.data or b"", wire_notes, wire_fields)
+        found = [first]
+    else:
+        # The line has one HTTP head, which its first message shows.
+        first = _step(line, batch[0], wire_notes, wire_fields)
+        found = [first]
+        found.extend(_step(line, message, [], []) for message in batch[1:])
+        for number, step in enumerate(found, 1):
+            step.notes.insert(0, f"{number} of {len(batch)} in a batch")
+    first.time = f"{line.t:.4f}"[:10]
+    return found
+
+
+def _step(
+    line: Line, data: bytes | Raw, wire_notes: list[str], wire_fields: list[str]
+) -> Step:
+    """Return the step of one message, or of other data on a line."""
+    members: dict[str, Raw] = {}
+    if line.message:
+        members = parsed(data, dict[str, Raw]) or {}
+    kind = _kind(line, members)
+    id = _one_line(members.get("id", b""))
+    method = _one_line(members.get("method", b"")).strip('"')
+    content = _content(members, method, data)
+    label = _label(kind, id, method, content)
+    notes = list(wire_notes)
+    if not label:
+        label = notes.pop(0)
+    value = _one_line(content)
+    if kind == "wire":
+        value = printable(", ".join(wire_fields))
+    return Step(
+        t=line.t,
+        time="",
+        sender=line.sender,
+        stream=line.stream,
+        kind=kind,
+        id=id,
+        method=method,
+        label=label,
+        notes=notes,
+        value=value,
+        text=_full_text(data, wire_notes + wire_fields),
     )
-    fields, time = (
-        [f"{key}: {value}" for key, value in head.items()],
-        f"{line.t:.4f}"[:10],
-    )
-    for number, data in enumerate(batch or [line.data or b""], 1):
-        parts = parsed(data, dict[str, Raw]) or {} if line.message else {}
-        kind, id, method = (
-            _kind(line, parts),
-            _text(parts.get("id", b"")),
-            _text(parts.get("method", b"")).strip('"'),
-        )
-        carried = next(
-            (parts[key] for key in ("params", "result", "error") if key in parts),
-            b"" if method else data,
-        )
-        value = printable(", ".join(fields)) if kind == "wire" else _text(carried)
-        notes = [*([f"{number} of {len(batch)} in a batch"] if batch else []), *wire]
-        label = _label(kind, id, method, carried) or notes.pop(0)
-        text = "\n\n".join(
-            filter(None, ["\n".join(map(printable, [*wire, *fields])), _text(data, 2)])
-        )
-        yield Step(
-            line.t,
-            time,
-            line.sender,
-            line.stream,
-            kind,
-            id,
-            method,
-            label,
-            notes,
-            value,
-            text,
-        )
-        time, wire, fields = "", [], []
 
 
-def _kind(line: Line, parts: Json) -> str:
-    if "method" in parts and "id" in parts:
+def _full_text(data: bytes | Raw, head: list[str]) -> str:
+    """Return everything about a step: the rows of its head, then its data."""
+    rows = "\n".join(printable(row) for row in head)
+    body = _indented(data)
+    return "\n\n".join(part for part in (rows, body) if part)
+
+
+def _kind(line: Line, members: dict[str, Raw]) -> str:
+    """Return the kind of a message: a key of `COLORS`."""
+    if "method" in members:
+        if "id" not in members:
+            return "notification"
         return "request" if line.sender == "client" else "question"
-    kinds = {"method": "notification", "error": "error", "result": "response"}
-    return next(
-        (kind for key, kind in kinds.items() if key in parts),
-        "wire" if line.data is None else "raw",
-    )
+    if "error" in members:
+        return "error"
+    if "result" in members:
+        return "response"
+    return "wire" if line.data is None else "raw"
 
 
-def _label(kind: str, id: str, method: str, carried: bytes | Raw) -> str:
-    said = parsed(carried, Json) or {} if kind != "response" else {}
-    subject = [str(said[key]) for key in SUBJECTS if key in said][:1]
-    progress = "/".join(str(said[key]) for key in ("progress", "total") if key in said)
-    what = {"response": "result", "raw": "no message", "wire": ""}.get(
-        kind, method or kind
-    )
-    return printable(
-        " ".join(filter(None, [id and f"#{id}", what, *subject, progress]))
-    )
+def _content(members: dict[str, Raw], method: str, data: bytes | Raw) -> bytes | Raw:
+    """Return the params, the result or the error of a message.
+
+    Return nothing for a method without params, and anything else as it is.
+    """
+    for key in ("params", "result", "error"):
+        if key in members:
+            return members[key]
+    return b"" if method else data
 
 
-def _wire(line: Line) -> Iterator[str]:
-    """What HTTP and its streams add, in short."""
+def _label(kind: str, id: str, method: str, content: bytes | Raw) -> str:
+    """Return the label of a step, empty for a wire step."""
+    words = []
+    if id:
+        words.append(f"#{id}")
+    words.append(_noun(kind, method))
+    # A result may be large, and nothing in it belongs in the label.
+    if kind != "response":
+        words.extend(_details(content))
+    return printable(" ".join(word for word in words if word))
+
+
+def _noun(kind: str, method: str) -> str:
+    if kind == "response":
+        return "result"
+    if kind == "raw":
+        return "no message"
+    if kind == "wire":
+        return ""
+    return method or kind
+
+
+def _details(content: bytes | Raw) -> list[str]:
+    """Return the subject of params or an error, and their progress, if present."""
+    members: Json = parsed(content, Json) or {}
+    details = []
+    for key in _SUBJECTS:
+        if key in members:
+            details.append(str(members[key]))
+            break
+    progress = [str(members[key]) for key in ("progress", "total") if key in members]
+    details.append("/".join(progress))
+    return details
+
+
+def _wire_notes(line: Line) -> list[str]:
+    """Return what HTTP and its streams add to a line, in short."""
+    notes = []
     if line.http:
-        yield printable(
-            f"{line.http.method} {line.http.path}".strip() or f"HTTP {line.http.status}"
-        )
+        request_line = f"{line.http.method} {line.http.path}".strip()
+        notes.append(printable(request_line or f"HTTP {line.http.status}"))
     if line.event:
-        yield printable(
-            " ".join(
-                [
-                    "event",
-                    *(value for key, value in line.event.items() if key != "data"),
-                ]
-            )
-        )
+        words = ["event"]
+        words.extend(value for key, value in line.event.items() if key != "data")
+        notes.append(printable(" ".join(words)))
     if line.stream is not UNSET or line.ends:
-        of = "the conversation" if line.stream is UNSET else f"stream {line.stream}"
-        yield f"ends {of}" if line.ends else of
+        scope = f"stream {line.stream}"
+        if line.stream is UNSET:
+            scope = "the conversation"
+        notes.append(f"ends {scope}" if line.ends else scope)
+    return notes
 
 
-def _text(data: bytes | Raw, indent: int = 0) -> str:
-    """JSON for people, its keys and numbers untouched; what is none, as it was."""
-    whole = (
-        bytes(data)
-        if parsed(data, Raw) is None
-        else msgspec.json.format(bytes(data), indent=indent)
-    )
-    text = whole.decode("utf-8", "backslashreplace")
-    return "\n".join(map(printable, text.split("\n"))) if indent else printable(text)
+def _wire_fields(line: Line) -> list[str]:
+    """Return the HTTP headers and the fields of the event, as text."""
+    fields: dict[str, str] = {}
+    if line.http:
+        fields.update(line.http.headers)
+    if line.event:
+        fields.update(line.event)
+    return [f"{name}: {value}" for name, value in fields.items()]
+
+
+# Text
+
+
+def _one_line(data: bytes | Raw) -> str:
+    """Return JSON on one line, and other data as it is."""
+    return printable(_formatted(data, 0))
+
+
+def _indented(data: bytes | Raw) -> str:
+    """Return JSON on indented lines, and other data as it is."""
+    rows = _formatted(data, 2).split("\n")
+    return "\n".join(printable(row) for row in rows)
+
+
+def _formatted(data: bytes | Raw, indent: int) -> str:
+    """Return JSON with the given indent, its keys and numbers unchanged."""
+    text = bytes(data)
+    if parsed(data, Raw) is not None:
+        text = msgspec.json.format(text, indent=indent)
+    return text.decode("utf-8", "backslashreplace")
 
 
 def printable(text: str) -> str:
-    """A text with nothing in it that a terminal would act on."""
+    """Return the text with control characters and the like escaped."""
     if text.isprintable():
         return text
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode()
-        for char in text
-    )
+    escaped = []
+    for char in text:
+        if char.isprintable():
+            escaped.append(char)
+        else:
+            escaped.append(char.encode("unicode_escape").decode())
+    return "".join(escaped)
 
 
-def _span(seconds: float) -> str:
-    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.2f} ms"
+def _duration(seconds: float) -> str:
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    return f"{seconds * 1000:.2f} ms"
 
 
 def _facts(trace: Trace, found: list[Step]) -> list[tuple[str, str]]:
-    keys = ("title", "revision", "transport", "server", "client", "notes")
-    facts, counts = (
-        {key: getattr(trace.header, key) for key in keys},
-        Counter(step.kind for step in found),
-    )
-    facts["lines"] = ", ".join(
-        [
-            str(len(trace.lines)),
-            *(f"{kind} {counts[kind]}" for kind in COLOURS if counts[kind]),
-        ]
-    )
-    facts["lasted"] = _span(trace.lines[-1].t - trace.lines[0].t) if trace.lines else ""
-    return [(key, printable(value)) for key, value in facts.items() if value]
+    """Return the names and values above the diagram, those without a value left out."""
+    header = trace.header
+    facts = {
+        "title": header.title,
+        "revision": header.revision,
+        "transport": header.transport,
+        "server": header.server,
+        "client": header.client,
+        "notes": header.notes,
+        "lines": _line_counts(trace, found),
+        "lasted": "",
+    }
+    if trace.lines:
+        facts["lasted"] = _duration(trace.lines[-1].t - trace.lines[0].t)
+    return [(name, printable(value)) for name, value in facts.items() if value]
+
+
+def _line_counts(trace: Trace, found: list[Step]) -> str:
+    """Return the number of lines, and of the steps of each kind."""
+    counts = Counter(step.kind for step in found)
+    parts = [f"{kind} {counts[kind]}" for kind in COLORS if counts[kind]]
+    return ", ".join([str(len(trace.lines)), *parts])
 
 
 # In a terminal
 
 
 def paint(text: str, code: int, *, colour: bool) -> str:
-    """A text in a colour, where there are any."""
+    """Return the text in a color, or unchanged if `colour` is false."""
     return f"\x1b[{code}m{text}\x1b[0m" if colour else text
 
 
 def in_terminal(trace: Trace, width: int, colour: bool) -> str:
-    """The picture in so many columns: the client on the left, the server on the right, time running down."""
-    width, found = max(width, 24), steps(trace)
-    margin = max((len(step.time) for step in found), default=0)
-    columns, rows = width - margin - 3, []
-    painted = partial(paint, colour=colour)
+    """Return the diagram for a terminal of so many columns.
 
-    for name, value in _facts(trace, found):
-        first, *others = _wrapped(value, width - 10)
-        rows += [painted(f"{name:10}", 2) + first, *(f"{'':10}{row}" for row in others)]
-    rows += ["", f"{'':{margin}} client{'server':>{columns - 4}}"]
+    The client is on the left, the server on the right, and time runs down.
+    """
+    found = steps(trace)
+    margin = max((len(step.time) for step in found), default=0)
+    width = max(width, _NARROWEST)
+    columns = width - margin - 3
+
+    rows = _fact_rows(_facts(trace, found), width, colour)
+    rows.append("")
+    rows.append(f"{'':{margin}} client{'server':>{columns - 4}}")
     for step in found:
-        arrow, value = _drawn(step, columns)
-        rows.append(
-            f"{painted(f'{step.time:>{margin}}', 2)} {painted(arrow, COLOURS[step.kind])}"
-        )
-        if step.value:
-            rows.append(f"{'':{margin}} │{painted(value, 2)}│")
+        rows.extend(_step_rows(step, margin, columns, colour))
     return "\n".join(rows)
 
 
-def _drawn(step: Step, columns: int) -> tuple[str, str]:
-    """Its arrow from lifeline to lifeline and, in so many columns, its value."""
-    label, value = (
-        _fit(" · ".join([step.label, *step.notes]), columns - 5),
-        _fit(step.value, columns - 2),
-    )
-    line, space = (
-        "─" * (columns - 4 - _width(label)),
-        " " * (columns - 2 - _width(value)),
-    )
+def _fact_rows(facts: list[tuple[str, str]], width: int, colour: bool) -> list[str]:
+    rows = []
+    for name, value in facts:
+        heading = paint(f"{name:{_FACT_NAME}}", _DIM, colour=colour)
+        first, *others = _wrapped(value, width - _FACT_NAME)
+        rows.append(heading + first)
+        rows.extend(" " * _FACT_NAME + other for other in others)
+    return rows
+
+
+def _step_rows(step: Step, margin: int, columns: int, colour: bool) -> list[str]:
+    """Return the arrow of a step, with its time in the margin, and its value."""
+    time = paint(f"{step.time:>{margin}}", _DIM, colour=colour)
+    arrow = paint(_arrow(step, columns), COLORS[step.kind], colour=colour)
+    rows = [f"{time} {arrow}"]
+    if step.value:
+        value = paint(_value(step, columns), _DIM, colour=colour)
+        rows.append(f"{'':{margin}} │{value}│")
+    return rows
+
+
+def _arrow(step: Step, columns: int) -> str:
+    """Return the arrow of a step from one lifeline to the other, with its label."""
+    label = _fit(" · ".join([step.label, *step.notes]), columns - 5)
+    shaft = "─" * (columns - 4 - _width(label))
     if step.sender == "client":
-        return f"├─ {label} {line}▶│", f" {value}{space} "
-    return f"│◀{line} {label} ─┤", f" {space}{value} "
+        return f"├─ {label} {shaft}▶│"
+    return f"│◀{shaft} {label} ─┤"
+
+
+def _value(step: Step, columns: int) -> str:
+    """Return the value of a step at its sender's side, padded to the columns."""
+    value = _fit(step.value, columns - 2)
+    space = " " * (columns - 2 - _width(value))
+    if step.sender == "client":
+        return f" {value}{space} "
+    return f" {space}{value} "
 
 
 def _wrapped(text: str, columns: int) -> list[str]:
+    """Return the text in rows of at most so many columns."""
     rows = [""]
     for word in text.split(" "):
         if rows[-1] and _width(f"{rows[-1]} {word}") > columns:
@@ -256,47 +394,55 @@ def _wrapped(text: str, columns: int) -> list[str]:
 
 
 def _fit(text: str, columns: int) -> str:
-    """The text, or as much of its beginning as there is room for."""
-    shown = text[: 4 * columns]  # a character may take none
+    """Return the text, cut off with an ellipsis if it is too wide."""
+    # Combining characters take no column, so look at more characters than columns.
+    shown = text[: 4 * columns]
     if shown == text and _width(text) <= columns:
         return text
-    ends = accumulate(map(_width, shown))
-    return (
-        "".join(char for char, end in zip(shown, ends, strict=True) if end < columns)
-        + "…"
-    )
+    kept = []
+    used = 0
+    for char in shown:
+        used += _width(char)
+        # One column is left for the ellipsis.
+        if used < columns:
+            kept.append(char)
+    return "".join(kept) + "…"
 
 
 def _width(text: str) -> int:
-    """The columns that it takes; what asks for an emoji of two columns has one of them."""
-    marks = sum(
-        unicodedata.category(char) in ("Mn", "Me") and char != "\ufe0f" for char in text
-    )
-    return (
-        len(text)
-        - marks
-        + sum(unicodedata.east_asian_width(char) in "WF" for char in text)
-    )
+    """Return the number of columns that a terminal needs for the text."""
+    columns = 0
+    for char in text:
+        if unicodedata.east_asian_width(char) in "WF":
+            columns += 1
+        # U+FE0F asks for an emoji of two columns. It counts as the second one.
+        if char == "\ufe0f" or unicodedata.category(char) not in ("Mn", "Me"):
+            columns += 1
+    return columns
 
 
 # In a browser
 
 
 def as_html(trace: Trace) -> str:
-    """The picture as one HTML file, which loads nothing and runs no script but its own."""
+    """Return the diagram as one HTML page.
+
+    The page loads nothing and runs no script but its own.
+    """
+    # Only this function needs it, and it is slow to import.
     from importlib.resources import files
 
     found = steps(trace)
     for step in found:
-        step.value = step.value[:200]
-    data = msgspec.json.encode(
-        {"facts": _facts(trace, found), "kinds": [*COLOURS], "steps": found}
-    ).decode()
-    harmless = data.translate(
-        {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
-    )
-    return (
-        (files(__package__) / "picture.html")
-        .read_text("utf-8")
-        .replace("{{data}}", harmless)
-    )
+        step.value = step.value[:_LONGEST_VALUE]
+    content = {
+        "facts": _facts(trace, found),
+        "kinds": list(COLORS),
+        "steps": found,
+    }
+    data = msgspec.json.encode(content).decode()
+    # These characters could end the script element or a line of the script.
+    for char in "<>&\u2028\u2029":
+        data = data.replace(char, f"\\u{ord(char):04x}")
+    page = files(__package__) / "diagram.html"
+    return page.read_text("utf-8").replace("{{data}}", data)

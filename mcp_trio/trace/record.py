@@ -1,6 +1,6 @@
-"""The recorder: a stand-in between a client and a server that passes everything on and writes down what it was.
+"""Record a conversation by standing between a client and a server.
 
-What has come is passed on first, unchanged, and only then looked at.
+All bytes are passed on first, unchanged, and only then looked at.
 """
 
 import os
@@ -11,12 +11,11 @@ import struct
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, ExitStack, closing, suppress
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack, closing, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Unpack
 from urllib.parse import urlsplit
 
 import msgspec
@@ -26,245 +25,399 @@ from ..client.http_connection import Connections
 from ..transports.address import parse_address
 from ..transports.http.rules import is_loopback
 from ..transports.send_queue import GONE
-from ..transports.stdio import _Pipe, claim
+from ..transports.stdio import Pipe, claim
 from .format import VERSION, Header, Sender, Transport, encode, line, revision_in
-from .sniffer import Connection, public, say
+from .sniffer import LineFields, SniffedConnection, public, say
 
-# Looks at what one side has sent; nothing is its end.
+# Looks at each chunk that one side has sent. An empty chunk is the end.
 Tap = Callable[[bytes], None]
+# Returns the bytes to pass on instead of a chunk. They may be empty until more arrives.
 Change = Callable[[bytes], bytes]
 
 LOST = (*GONE, OSError)
-# Seconds of silence that end the output of a server whose process is over, while something else holds its pipe.
-LAST_WORDS = 1.0
+# A server's output may stay open after its exit, in a child process. It is taken to be
+# over after so many seconds of silence.
+_SILENCE = 1.0
+# Requests that open a conversation. A client waits for their responses in any case.
+_OPENING_METHODS = ("initialize", "server/discover")
+
+
+# The trace
 
 
 def create(path: Path) -> Path:
-    """A new file; where there is one, it has -2, -3 and so on before its suffix, which is said. Raises OSError."""
+    """Create an empty file and return its path. Raises OSError.
+
+    If the file exists, add -2, -3 and so on to its name, and report that on stderr.
+    """
     free = path
     for number in count(2):
-        with suppress(FileExistsError):
+        try:
             free.touch(0o600, exist_ok=False)
             break
-        free = path.with_stem(f"{path.stem}-{number}")
+        except FileExistsError:
+            free = path.with_stem(f"{path.stem}-{number}")
     if free != path:
         say(f"{path} exists; this one is {free}")
     return free
 
 
-class Recorder:
-    """Writes a trace, each line at once and in one write, so that whatever ends us costs no more than one.
+class TraceWriter:
+    """Write a trace, each line at once, so that a crash loses at most one line.
 
-    The header is there from the start, with room for the revision and `paced`, put in when the conversation tells them.
+    The header is first, padded with spaces, so that it can be replaced later.
     """
 
-    def __init__(
-        self, path: Path, *, transport: Transport = "stdio", **about: Any
-    ) -> None:
-        self.header = Header(mcp_trace=VERSION, transport=transport, **about)
+    def __init__(self, path: Path, header: Header) -> None:
+        longest = msgspec.structs.replace(
+            header, revision="year-mm-dd", transport="stdio", paced=True
+        )
+        self._header_size = len(encode(longest))
         self._path = path
         self._file: int | None = os.open(
             path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
         )
-        self._began = time.monotonic()
-        self._passed: deque[tuple[Tap, bytes]] = (
-            deque()
-        )  # and not looked at yet, in the order in which it came
-        self._asked: dict[
-            str | int, str
-        ] = {}  # the methods of the client's requests that have no answer
-        self._answered = (
-            False  # whether one has that does more than open the conversation
-        )
-        full = msgspec.structs.replace(
-            self.header, revision="year-mm-dd", transport="stdio", paced=True
-        )
-        self._room = len(encode(full))
-        self._write_header()
+        self.write_header(header)
 
-    async def copy(
-        self, source: Any, sink: Any, tap: Tap, change: Change = bytes
-    ) -> bool:
-        """Pass on what comes, and that it has ended; false where the sink does not take it any more.
+    def has_room_for(self, header: Header) -> bool:
+        """Return whether a header fits into the space of the first one."""
+        return len(encode(header)) <= self._header_size
 
-        `send_eof` of the sink, or without it `aclose`, ends what it gets. Raises what the source raises.
-        """
-        while True:
-            chunk = bytes(await source.receive_some())
-            self._passed.append((tap, chunk))  # before anybody can answer it
-            try:
-                if changed := change(chunk):
-                    await sink.send_all(changed)
-                if not chunk:
-                    await getattr(sink, "send_eof", sink.aclose)()
-            except LOST:
-                return False
-            finally:
-                self.look()
-            if not chunk:
-                return True
+    def write_header(self, header: Header) -> None:
+        """Write the header, over the one before."""
+        text = encode(header).removesuffix(b"\n")
+        self._write(text.ljust(self._header_size - 1) + b"\n", os.SEEK_SET)
 
-    def look(self) -> None:
-        """Give what has passed to the taps."""
-        while self._passed:
-            tap, chunk = self._passed.popleft()
-            tap(chunk)
+    def write_line(self, data: bytes) -> None:
+        """Add an encoded line."""
+        self._write(data, os.SEEK_END)
 
-    def note(self, sender: Sender, data: bytes | None = None, **about: Any) -> None:
-        """One line: what a side has sent, be it a message or not. `about` are the other keys of the line."""
-        noted = line(time.monotonic() - self._began, sender, data, **about)
-        for part in noted.parts:
-            self._learn(sender, part)
-        self._write(encode(noted))
-
-    def _learn(self, sender: Sender, message: Any) -> None:
-        """What a message tells of the revision, and of whether the client asks for more only once it has an answer."""
-        match sender, message:
-            case "client", {"method": str(method), "id": str() | int() as id}:
-                self._asked[id] = method
-                self.know(paced=self._answered)
-            case "server", {"id": str() | int() as id} if "method" not in message:
-                self._answered |= self._asked.pop(id, "initialize") not in (
-                    "initialize",
-                    "server/discover",
-                )
-        if revision := revision_in(
-            message
-        ):  # what is agreed on outweighs what was declared
-            self.know(
-                revision=revision
-                if "result" in message
-                else self.header.revision or revision
-            )
-
-    def know(self, **more: Any) -> None:
-        """Put into the header, where there is room, what has turned out of the revision, the transport or the pace."""
-        header = msgspec.structs.replace(self.header, **more)
-        if header != self.header and len(encode(header)) <= self._room:
-            self.header = header
-            self._write_header()
-
-    def _write_header(self) -> None:
-        self._write(encode(self.header)[:-1].ljust(self._room - 1) + b"\n", os.SEEK_SET)
-
-    def _write(self, line: bytes, where: int = os.SEEK_END) -> None:
-        """A file that cannot be written is given up; the conversation goes on."""
+    def _write(self, data: bytes, start: int) -> None:
+        """Write at a start, as of lseek. If that fails, report it and write no more."""
+        if self._file is None:
+            return
         try:
-            if self._file is not None:
-                os.lseek(self._file, 0, where)
-                if os.write(self._file, line) < len(line):
-                    raise OSError("no room is left")
+            os.lseek(self._file, 0, start)
+            written = os.write(self._file, data)
+            if written < len(data):
+                raise OSError("no room is left")
         except OSError as problem:
             say(f"{self._path}: {problem}; nothing more is recorded")
             self.close()
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Close the file. Whatever is written from now on is dropped."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
 
+class Recorder:
+    """Note the lines of a conversation, and learn from them what the header says.
+
+    The file is there from the start, with a header that is completed once the
+    conversation shows the revision and whether it is paced.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        transport: Transport = "stdio",
+        title: str = "",
+        server: str = "",
+        client: str = "",
+    ) -> None:
+        self.header = Header(
+            mcp_trace=VERSION,
+            transport=transport,
+            title=title,
+            server=server,
+            client=client,
+        )
+        self._writer = TraceWriter(path, self.header)
+        self._start = time.monotonic()
+        # The methods of the client's requests that have no response yet.
+        self._open_requests: dict[str | int, str] = {}
+        # Whether a request after the opening has a response.
+        self._has_response = False
+
+    def note(
+        self, sender: Sender, data: bytes | None = None, **fields: Unpack[LineFields]
+    ) -> None:
+        """Write a line: what a side has sent, and the other fields of the line."""
+        noted = line(time.monotonic() - self._start, sender, data, **fields)
+        for message in noted.parts:
+            self._learn(sender, message)
+        self._writer.write_line(encode(noted))
+
+    def _learn(self, sender: Sender, message: Any) -> None:
+        """Take from a message the revision, and whether the conversation is paced."""
+        if sender == "client":
+            self._learn_from_client(message)
+        else:
+            self._learn_from_server(message)
+        revision = revision_in(message)
+        if not revision:
+            return
+        # A response has the revision that was agreed on. Before it, the first revision
+        # that a request declares counts.
+        if "result" in message or not self.header.revision:
+            self.know(revision=revision)
+
+    def _learn_from_client(self, message: Any) -> None:
+        match message:
+            case {"method": str(method), "id": str() | int() as id}:
+                self._open_requests[id] = method
+                self.know(paced=self._has_response)
+
+    def _learn_from_server(self, message: Any) -> None:
+        match message:
+            case {"method": _}:
+                pass
+            case {"id": str() | int() as id}:
+                method = self._open_requests.pop(id, None)
+                if method is not None and method not in _OPENING_METHODS:
+                    self._has_response = True
+
+    def know(
+        self,
+        *,
+        revision: str | None = None,
+        transport: Transport | None = None,
+        paced: bool | None = None,
+    ) -> None:
+        """Complete the header, as long as the result fits in the file."""
+        header = msgspec.structs.replace(self.header)
+        if revision is not None:
+            header.revision = revision
+        if transport is not None:
+            header.transport = transport
+        if paced is not None:
+            header.paced = paced
+        if header != self.header and self._writer.has_room_for(header):
+            self.header = header
+            self._writer.write_header(header)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._writer.close()
+
+
+# Passing on bytes
+
+
+class ByteSource(Protocol):
+    """A stream to receive from."""
+
+    async def receive_some(self) -> bytes | bytearray:
+        """Wait for a chunk, empty at the end."""
+
+
+class ByteSink(Protocol):
+    """A stream to send to."""
+
+    async def send_all(self, data: bytes) -> None:
+        """Send all of the data."""
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+
+
+class Forwarder:
+    """Pass on bytes, and show them to taps in the order of their arrival."""
+
+    def __init__(self) -> None:
+        # The chunks that the taps have not seen.
+        self._unseen: deque[tuple[Tap, bytes]] = deque()
+
+    async def forward(
+        self, source: ByteSource, sink: ByteSink, tap: Tap, change: Change = bytes
+    ) -> bool:
+        """Pass on chunks until the source ends, then end the sink.
+
+        Return False as soon as the sink is lost. Raise as the source does.
+        """
+        while True:
+            chunk = bytes(await source.receive_some())
+            # First, so that no tap sees the other side's answer to it earlier.
+            self._unseen.append((tap, chunk))
+            try:
+                changed = change(chunk)
+                if changed:
+                    await sink.send_all(changed)
+                if not chunk:
+                    await _end_sending(sink)
+            except LOST:
+                return False
+            finally:
+                self.show()
+            if not chunk:
+                return True
+
+    def show(self) -> None:
+        """Show the taps all chunks that they have not seen."""
+        while self._unseen:
+            tap, chunk = self._unseen.popleft()
+            tap(chunk)
+
+
+async def _end_sending(sink: ByteSink) -> None:
+    if isinstance(sink, trio.abc.HalfCloseableStream):
+        await sink.send_eof()
+    else:
+        await sink.aclose()
+
+
 # On standard input and output
 
 
-class Descriptor(_Pipe):
-    """One of the client's two descriptors, or of the server's."""
+class Descriptor(Pipe):
+    """A file descriptor of the client or of the server, as a stream."""
 
     async def receive_some(self) -> bytes:
-        """Wait for what can be read; nothing at the end, or when stopped."""
+        """Wait for a chunk, empty at the end or when stopped."""
         try:
             return await self.read(answered=False)
         except LOST:
             return b""
 
     async def send_all(self, data: bytes) -> None:
-        """Write, at once where that is possible."""
+        """Write all of the data, and wait only if necessary."""
         rest = memoryview(data)
-        while rest := rest[self.try_write(rest) :]:
+        while True:
+            rest = rest[self.try_write(rest) :]
+            if not rest:
+                return
             await self.write(rest)
 
     async def aclose(self) -> None:
-        """Let go of what is behind the descriptor; it stays open itself, on nothing."""
+        """Close the file behind the descriptor, and open /dev/null in its place."""
         self.restore()
-        nothing = os.open(os.devnull, os.O_RDWR)
-        os.dup2(nothing, self.fd)
-        os.close(nothing)
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, self.fd)
+        os.close(null)
 
 
 class LineTap:
-    """The tap of a stream of lines."""
+    """A tap that notes each line that one side sends."""
 
     def __init__(self, recorder: Recorder, sender: Sender) -> None:
         self.ended = False
-        self.begun = bytearray()  # a line whose end has not come
-        self._note = partial(recorder.note, sender)
+        # The line that has begun, as far as it has arrived.
+        self.begun = bytearray()
+        self._recorder = recorder
+        self._sender: Sender = sender
 
     def __call__(self, chunk: bytes) -> None:
+        """Note the lines that a chunk completes. An empty chunk is the end."""
         rest, *others = chunk.split(b"\n")
         self.begun += rest
-        for begun in others:
-            self._note(bytes(self.begun))
-            self.begun = bytearray(begun)
+        for other in others:
+            self._note_line()
+            self.begun = bytearray(other)
         if not chunk and not self.ended:
             self.ended = True
             if self.begun:
-                self._note(bytes(self.begun))
-            self._note(ends=True)
+                self._note_line()
+            self._recorder.note(self._sender, ends=True)
+
+    def _note_line(self) -> None:
+        self._recorder.note(self._sender, bytes(self.begun))
 
 
 async def record_stdio(command: Sequence[str], recorder: Recorder) -> int:
-    """Stand between the client that has started us and a server, which is started here; its exit code.
+    """Start a server and stand between it and our own client, on stdin and stdout.
 
-    Raises OSError where it cannot be started.
+    Return the exit code of the server. Raises OSError if it cannot be started.
     """
-    asks, answers = LineTap(recorder, "client"), LineTap(recorder, "server")
-    with closing(recorder), claim() as descriptors, ExitStack() as at_end:
-        signals = at_end.enter_context(
+    with closing(recorder), claim() as (reading, writing), ExitStack() as cleanup:
+        signals = cleanup.enter_context(
             trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM)
         )
-        from_client, to_client = ends = [Descriptor(fd) for fd in descriptors]
-        for end in ends:
-            at_end.callback(end.restore)
-        process: Any = await trio.lowlevel.open_process(
+        # Both may be one open file. The first one has seen it as it was, so it is
+        # restored last.
+        from_client = Descriptor(reading)
+        cleanup.callback(from_client.restore)
+        to_client = Descriptor(writing)
+        cleanup.callback(to_client.restore)
+        process = await trio.lowlevel.open_process(
             list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
-        at_end.callback(process.kill)
-        from_server = Descriptor(process.stdout.fileno())
-
-        async def pass_on(source: Any, sink: Any, tap: Tap, reader: str) -> None:
-            if not await recorder.copy(source, sink, tap):
-                say(f"the {reader} does not read any more")
-                await source.aclose()  # so that who writes learns of it, as we did
-
-        async def pass_signals() -> None:
-            async for number in signals:
-                process.send_signal(number)
-
-        async def end_its_output() -> None:
-            await process.wait()
-            while True:
-                await trio.sleep(LAST_WORDS)
-                from_server.stop()
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(pass_on, from_client, process.stdin, asks, "server")
-            nursery.start_soon(pass_signals)
-            nursery.start_soon(end_its_output)
-            await pass_on(from_server, to_client, answers, "client")
-            code: int = await process.wait()
-            nursery.cancel_scope.cancel()
-    answers(b"")
-    if code or not asks.ended:
-        how = (
-            f"was ended by {signal.Signals(-code).name}"
-            if code < 0
-            else f"ended with exit code {code}"
-        )
-        say(
-            f"the server {how}{' in mid-line' * bool(answers.begun)}{', before the client did' * (not asks.ended)}"
-        )
+        cleanup.callback(process.kill)
+        relay = _StdioRelay(process, recorder)
+        code = await relay.run(from_client, to_client, signals)
+    relay.report_end(code)
+    # A shell reports a signal in the same way.
     return code if code >= 0 else 128 - code
+
+
+class _StdioRelay:
+    """The two directions between the client and the server's process."""
+
+    def __init__(self, process: trio.Process, recorder: Recorder) -> None:
+        self._process = process
+        self._forwarder = Forwarder()
+        self._client_tap = LineTap(recorder, "client")
+        self._server_tap = LineTap(recorder, "server")
+        # Its type depends on the platform.
+        stdout: Any = process.stdout
+        self._from_server = Descriptor(stdout.fileno())
+
+    async def run(
+        self,
+        from_client: Descriptor,
+        to_client: Descriptor,
+        signals: AsyncIterator[int],
+    ) -> int:
+        """Relay until the server has ended, and return its exit code."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._relay_requests, from_client)
+            nursery.start_soon(self._relay_signals, signals)
+            nursery.start_soon(self._end_output_after_exit)
+            await self._relay_replies(to_client)
+            code = await self._process.wait()
+            nursery.cancel_scope.cancel()
+        return code
+
+    # If one side does not read any more, the other one is cut off too, so that it gets
+    # the same error as without a recorder.
+
+    async def _relay_requests(self, from_client: Descriptor) -> None:
+        to_server = self._process.stdin
+        assert to_server is not None
+        if not await self._forwarder.forward(from_client, to_server, self._client_tap):
+            say("the server does not read any more")
+            await from_client.aclose()
+
+    async def _relay_replies(self, to_client: Descriptor) -> None:
+        source = self._from_server
+        if not await self._forwarder.forward(source, to_client, self._server_tap):
+            say("the client does not read any more")
+            await source.aclose()
+
+    async def _relay_signals(self, signals: AsyncIterator[int]) -> None:
+        async for number in signals:
+            self._process.send_signal(signal.Signals(number))
+
+    async def _end_output_after_exit(self) -> None:
+        await self._process.wait()
+        while True:
+            await trio.sleep(_SILENCE)
+            self._from_server.stop()
+
+    def report_end(self, code: int) -> None:
+        """Say how the server ended, unless it ended as it should."""
+        if code == 0 and self._client_tap.ended:
+            return
+        words = [f"the server ended with exit code {code}"]
+        if code < 0:
+            words = [f"the server was ended by {signal.Signals(-code).name}"]
+        if self._server_tap.begun:
+            words.append(" in mid-line")
+        if not self._client_tap.ended:
+            words.append(", before the client did")
+        say("".join(words))
 
 
 # On the network
@@ -277,90 +430,136 @@ async def record_network(
     *,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Stand on `[HOST:]PORT` in front of the server at a URL (http, https, ws, wss), until cancelled.
+    """Listen on `[HOST:]PORT` in front of the server at a URL, until cancelled.
 
-    Started in a nursery, it gives its own URL. Raises ValueError, OSError.
+    The URL is http, https, ws or wss. Started in a nursery, return our own URL. Raises
+    ValueError if the URL or the address is invalid, and OSError.
     """
-    recorder.know(transport="http")  # unless it turns out to be more
+    # The first messages may show that it is more than plain HTTP.
+    recorder.know(transport="http")
     with closing(recorder):
-        upstream, numbers = Connections(url), count(1)
+        upstream = Connections(url)
         host, port = parse_address(listen)
         listeners = await trio.open_tcp_listeners(port, host=host)
-        own = f"{f'[{host}]' if ':' in host else host}:{listeners[0].socket.getsockname()[1]}"
-        scheme = "http" if url.startswith("http") else "ws"
-        task_status.started(urlsplit(url)._replace(scheme=scheme, netloc=own).geturl())
+        own_port = listeners[0].socket.getsockname()[1]
+        own_host = f"[{host}]" if ":" in host else host
+        own = f"{own_host}:{own_port}"
+        task_status.started(_own_url(url, own))
+        forwarder = Forwarder()
+        numbers = count(1)
 
         async def serve(client: trio.SocketStream) -> None:
-            await _stand_in(
-                client,
-                upstream,
-                recorder,
-                Connection(recorder.note, recorder.know, own, numbers),
-            )
+            taps = SniffedConnection(recorder.note, recorder.know, own, numbers)
+            await _NetworkRelay(client, upstream, forwarder, taps).run()
 
         await trio.serve_listeners(serve, listeners)
 
 
-async def _stand_in(
-    client: trio.SocketStream,
-    upstream: Connections,
-    recorder: Recorder,
-    taps: Connection,
-) -> None:
-    """Pass on what both sides of one connection say, and how they end."""
-    change = (
-        bytes
-        if is_loopback(upstream.host)
-        else _renamed(upstream.authority, recorder, taps)
-    )
+def _own_url(url: str, authority: str) -> str:
+    """Return the URL with another authority. TLS ends at the recorder."""
+    scheme = "http" if url.startswith("http") else "ws"
+    return urlsplit(url)._replace(scheme=scheme, netloc=authority).geturl()
 
-    async def pass_on(source: Any, sink: Any, tap: Tap, change: Change) -> None:
+
+class _NetworkRelay:
+    """The two directions of one client's connection."""
+
+    def __init__(
+        self,
+        client: trio.SocketStream,
+        upstream: Connections,
+        forwarder: Forwarder,
+        taps: SniffedConnection,
+    ) -> None:
+        self._client = client
+        self._upstream = upstream
+        self._forwarder = forwarder
+        self._taps = taps
+        self._change: Change = bytes
+        # A server on this machine accepts our own host name.
+        if not is_loopback(upstream.host):
+            self._change = _HostRewriter(upstream.authority, forwarder, taps)
+
+    async def run(self) -> None:
+        """Connect to the server, and relay until both sides have ended."""
         try:
-            await recorder.copy(source, sink, tap, change)
+            server = await self._connect()
+        except LOST as problem:
+            reason = problem.__cause__ or problem
+            say(f"{public(self._upstream.url)} cannot be reached: {reason}")
+            _reset(self._client)
+            return
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._relay_requests, server)
+                nursery.start_soon(self._relay_responses, server)
+            self._taps.client(b"")
+            self._taps.server(b"")
+        finally:
+            await trio.aclose_forcefully(server)
+
+    async def _connect(self) -> trio.abc.Stream:
+        """Return a connection to the server, after the TLS handshake, if any."""
+        server = await self._upstream.connect()
+        if isinstance(server, trio.SSLStream):
+            try:
+                await server.do_handshake()
+            except BaseException:
+                await trio.aclose_forcefully(server)
+                raise
+        return server
+
+    async def _relay_requests(self, server: trio.abc.Stream) -> None:
+        tap = self._taps.client
+        try:
+            await self._forwarder.forward(self._client, server, tap, self._change)
         except LOST:
             tap(b"")
-            _reset(client)
-            _reset(getattr(server, "transport_stream", server))
+            self._reset_both(server)
 
-    async with AsyncExitStack() as at_end:
+    async def _relay_responses(self, server: trio.abc.Stream) -> None:
+        tap = self._taps.server
         try:
-            server: Any = await upstream.connect()
-            at_end.push_async_callback(trio.aclose_forcefully, server)
-            if isinstance(server, trio.SSLStream):
-                await server.do_handshake()
-        except LOST as problem:
-            say(
-                f"{public(upstream.url)} cannot be reached: {problem.__cause__ or problem}"
-            )
-            _reset(client)
-            return
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(pass_on, client, server, taps.client, change)
-            nursery.start_soon(pass_on, server, client, taps.server, bytes)
-        taps.client(b"")
-        taps.server(b"")
+            await self._forwarder.forward(server, self._client, tap)
+        except LOST:
+            tap(b"")
+            self._reset_both(server)
+
+    def _reset_both(self, server: trio.abc.Stream) -> None:
+        _reset(self._client)
+        if isinstance(server, trio.SSLStream):
+            server = server.transport_stream
+        _reset(server)
 
 
-def _reset(stream: trio.SocketStream) -> None:
-    """Close as one does whose connection broke."""
+def _reset(stream: trio.abc.Stream) -> None:
+    """Close a TCP connection with a reset, as if it had broken."""
+    assert isinstance(stream, trio.SocketStream)
     with suppress(*LOST):
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     stream.socket.close()
 
 
-def _renamed(name: bytes, recorder: Recorder, taps: Connection) -> Change:
-    """Changes Host, and nothing else: a server elsewhere refuses who comes under a name that is not its own."""
-    host = b"\r\nHost: %b\r\n" % name
-    held = bytearray()  # a head that is not whole yet
+class _HostRewriter:
+    """Replace the Host header, because a remote server rejects names not its own."""
 
-    def change(data: bytes) -> bytes:
-        held.extend(data)
-        recorder.look()
-        if taps.client.reads_head:
+    def __init__(
+        self, authority: bytes, forwarder: Forwarder, taps: SniffedConnection
+    ) -> None:
+        self._header = b"\r\nHost: %b\r\n" % authority
+        self._forwarder = forwarder
+        self._taps = taps
+        # A head that is not complete.
+        self._held = bytearray()
+
+    def __call__(self, data: bytes) -> bytes:
+        """Return the data to pass on: nothing while a head is not complete."""
+        self._held += data
+        # The tap tells whether the head is complete, so it has to see the data first.
+        self._forwarder.show()
+        if self._taps.client.reads_head:
             return b""
-        # No JSON body has such a line: within a string a line end is escaped.
-        changed = re.sub(rb"(?i)\r\nhost:[^\r\n]*\r\n", host, held)
-        held.clear()
+        # A JSON body cannot contain such a line: in a string, line ends are escaped.
+        changed = re.sub(rb"(?i)\r\nhost:[^\r\n]*\r\n", self._header, self._held)
+        self._held.clear()
         return changed
-
-    return change

@@ -1,268 +1,480 @@
-"""What looks at the bytes of a network connection once they have passed, and notes what they say."""
+"""Read HTTP, server-sent events and WebSocket messages from bytes that were passed on.
+
+The recorder passes bytes on first. A sniffer then looks at a copy of them and notes the
+messages for the trace, so nothing that happens here can disturb the conversation.
+"""
+
+from __future__ import annotations
 
 import re
 import sys
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
 
 import httptools
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from ..client.event_parser import EventParser
-from .format import Http, Sender
+from .format import Http, Sender, Transport
 
-KEPT = frozenset(
-    "accept allow content-encoding content-type last-event-id origin retry-after www-authenticate".split()
+if TYPE_CHECKING:
+    from wsproto.frame_protocol import FrameProtocol
+
+_RECORDED_HEADERS = frozenset(
+    (
+        "accept",
+        "allow",
+        "content-encoding",
+        "content-type",
+        "last-event-id",
+        "origin",
+        "retry-after",
+        "www-authenticate",
+    )
 )
-EVENT_FIELDS = ("id", "event", "retry")
-# With it the parser takes what follows for another protocol. A server that does not speak that goes on in this one.
-OTHER_UPGRADE = re.compile(rb"\r\nupgrade:(?! *websocket)", re.IGNORECASE)
+_EVENT_FIELDS = ("id", "event", "retry")
+_SWITCHING_PROTOCOLS = 101
+# httptools stops reading HTTP after any request with an Upgrade header, although a
+# server may ignore the header. Only upgrades to WebSocket are left for it to see.
+_OTHER_UPGRADE = re.compile(rb"\r\nupgrade:(?! *websocket)", re.IGNORECASE)
+
+
+class LineFields(TypedDict, total=False):
+    """The fields of a trace line that not every line has. See `format.Line`."""
+
+    stream: int | UnsetType
+    http: Http
+    event: dict[str, str]
+    raw: str
+    ends: bool
+
+
+class NoteLine(Protocol):
+    """A callback that takes a line for the trace."""
+
+    def __call__(
+        self,
+        sender: Sender,
+        data: bytes | None = None,
+        **fields: Unpack[LineFields],
+    ) -> None:
+        """Take what a side has sent."""
+
+
+class NoteTransport(Protocol):
+    """A callback that takes the transport once it is known."""
+
+    def __call__(self, *, transport: Transport) -> object:
+        """Take the transport."""
 
 
 def say(problem: str) -> None:
-    """One plain line on stderr."""
-    with suppress(OSError, ValueError):  # nobody reads it
+    """Print one line to stderr, if anybody still reads it."""
+    with suppress(OSError, ValueError):
         print(f"record: {problem}", file=sys.stderr, flush=True)
 
 
 def public(url: str) -> str:
-    """A URL, or its path, without what may be secret: who asks, and the values in its query."""
-    place, mark, query = re.sub("(?<=://)[^/?#]*@", "", url).partition("?")
-    return place + mark + re.sub("=[^&]*", "=", query)
+    """Return a URL or path without its user, its password and its query values."""
+    without_user = re.sub("(?<=://)[^/?#]*@", "", url)
+    path, mark, query = without_user.partition("?")
+    return path + mark + re.sub("=[^&]*", "=", query)
 
 
-class Exchange(Struct):
+def _ignore(data: bytes) -> None:
+    """Drop bytes. A side whose bytes cannot be read goes on with this."""
+
+
+class SniffedExchange(Struct):
     """A request and its response."""
 
     stream: int
     method: str = ""
-    held: dict[str, Any] | None = (
-        None  # of a request to upgrade, what its response decides whether it is noted
-    )
-    ended: bool = False  # whether one side has gone before the response was complete
+    # The head of an upgrade request. It is noted only if the server does not upgrade.
+    held: Http | None = None
+    # Whether one side ended before the response was complete.
+    ended: bool = False
 
 
-class Connection:
-    """The taps of one connection: `client` and `server` take what that side sends, nothing at its end."""
+class SniffedConnection:
+    """The two sides of one connection.
+
+    Call `client` and `server` with each chunk that the side sends, and with an empty
+    one at its end.
+
+    `note` and `know` are called as the methods of a `Recorder`. `own` is the authority
+    of our own URL. `numbers` gives a stream number for each request.
+    """
 
     def __init__(
         self,
-        note: Callable[..., None],
-        know: Callable[..., Any],
+        note: NoteLine,
+        know: NoteTransport,
         own: str,
         numbers: Iterator[int],
     ) -> None:
-        self.note, self.know = note, know  # as a recorder does
-        self.waiting: deque[Exchange] = deque()  # those whose response is not complete
-        self._numbers, self._own = numbers, (own, f"localhost:{own.rpartition(':')[2]}")
-        self._last: Exchange | None = None
-        self.client, self.server = Side(self, "client"), Side(self, "server")
+        self.note = note
+        self.know = know
+        # The exchanges whose response is not complete.
+        self.waiting: deque[SniffedExchange] = deque()
+        port = own.rpartition(":")[2]
+        self._own_authorities = (own, f"localhost:{port}")
+        self._numbers = numbers
+        self._last: SniffedExchange | None = None
+        self.client = _ClientSide(self)
+        self.server = _ServerSide(self)
 
-    def ask(self, method: str = "") -> Exchange:
-        """A request has come."""
-        self._last = Exchange(next(self._numbers), method)
-        self.waiting.append(self._last)
-        return self._last
+    def ask(self, method: str = "") -> SniffedExchange:
+        """Begin an exchange with a request that the client has sent."""
+        exchange = SniffedExchange(next(self._numbers), method)
+        self._last = exchange
+        self.waiting.append(exchange)
+        return exchange
 
-    def asked(self) -> Exchange:
-        """What a response belongs to. One that nobody has asked for is counted to the request before."""
-        return self.waiting[0] if self.waiting else self._last or self.ask()
+    def asked(self) -> SniffedExchange:
+        """Return the exchange of the response that is being read.
 
-    def matters(self, name: str, value: str) -> bool:
-        """Whether to keep a header: none with a secret, and not our own address."""
-        return (
-            name in KEPT
-            or name.startswith("mcp-")
-            or (name == "host" and value not in self._own)
-        )
+        A response without a request belongs to the last exchange.
+        """
+        if self.waiting:
+            return self.waiting[0]
+        if self._last is not None:
+            return self._last
+        return self.ask()
+
+    def recorded(self, headers: dict[str, str]) -> dict[str, str]:
+        """Return the headers to record: without secrets, and without our own host."""
+        return {
+            name: value
+            for name, value in headers.items()
+            if self._is_recorded(name, value)
+        }
+
+    def _is_recorded(self, name: str, value: str) -> bool:
+        if name == "host":
+            return value not in self._own_authorities
+        return name in _RECORDED_HEADERS or name.startswith("mcp-")
 
 
-class Side:
-    """The tap of one side. Where it cannot read on, it says so once, and looks no more."""
+class _Side(ABC):
+    """One side of a connection: it sends HTTP, then perhaps WebSocket frames.
 
-    def __init__(self, connection: Connection, sender: Sender) -> None:
-        self.reads_head = False  # whether a head has begun and is not whole
+    If its bytes cannot be read, it reports that once and ignores the rest.
+    """
+
+    sender: Sender
+    is_client: bool
+
+    def __init__(self, connection: SniffedConnection) -> None:
+        # Whether a head has begun and is not complete.
+        self.reads_head = False
         self._connection = connection
-        self._sender: Sender = sender
-        self._asks = sender == "client"
-        self._exchange: Exchange | None = None  # the one that is read
-        self._frames: Any = None  # what reads them, on a WebSocket
-        self._behind = bytearray()  # what has come behind a request to upgrade
+        # The exchange of the message that is being read.
+        self._exchange: SniffedExchange | None = None
+        self._frames: FrameProtocol | None = None
         self._latest = b""
-        self._over = False
-        self.renew()
-
-    def renew(self) -> None:
-        """Read HTTP."""
-        self._parser: Any = (
-            httptools.HttpRequestParser if self._asks else httptools.HttpResponseParser
-        )(self)
-        self._go_on_with(self._read_http)
-
-    def _go_on_with(self, read: Any) -> None:
-        self._read, behind, self._behind = read, bytes(self._behind), bytearray()
-        if behind:
-            self(behind)
+        self._ended = False
+        self._headers: dict[str, str] = {}
+        self._http = Http()
+        self._body = bytearray()
+        self._parser = self._new_parser()
+        # The state of this side is the method that reads its bytes: `_read_http`,
+        # `_read_frames`, `_hold_back` of a client, or the function `_ignore`.
+        self._read: Callable[[bytes], None] = self._read_http
 
     def __call__(self, data: bytes) -> None:
-        """Look at what was sent; nothing is the end. Nothing is raised."""
+        """Read a chunk, empty at the end. Never raise."""
         try:
             if data:
                 self._latest = data
                 self._read(data)
-            elif not self._over:
-                self._over = True
+            elif not self._ended:
+                self._ended = True
                 self._end()
         except Exception as problem:
             say(
-                f"what the {self._sender} sent cannot be read, and passes unseen from here on: {problem}"
+                f"what the {self.sender} sent cannot be read, "
+                f"and passes unseen from here on: {problem}"
             )
-            self._read, self.reads_head = len, False
-            exchange = self._exchange or (
-                self._connection.ask() if self._asks else self._connection.asked()
-            )
+            self._read = _ignore
+            self.reads_head = False
+            exchange = self._exchange or self._current_exchange()
             self._note(exchange, raw=self._latest.decode("latin-1"))
 
     def _note(
-        self, exchange: Exchange, data: bytes | None = None, **about: Any
+        self,
+        exchange: SniffedExchange,
+        data: bytes | None = None,
+        **fields: Unpack[LineFields],
     ) -> None:
-        stream = (
-            UNSET if self._frames and exchange.stream == 1 else exchange.stream
-        )  # a first WebSocket has no number
-        self._connection.note(self._sender, data, stream=stream, **about)
+        """Note a line on the stream of an exchange."""
+        fields["stream"] = exchange.stream
+        # The first WebSocket is the conversation itself, and has no number.
+        if self._frames is not None and exchange.stream == 1:
+            fields["stream"] = UNSET
+        self._connection.note(self.sender, data, **fields)
 
     def _end(self) -> None:
+        """Note the end of this side, on each stream that is still open."""
         if self.reads_head:
             raise ValueError("it ended within a head")
         self.on_message_complete()
         for exchange in self._connection.waiting:
             self._connection.client.release(exchange)
-            if self._frames or not exchange.ended:
+            if self._frames is not None or not exchange.ended:
                 self._note(exchange, ends=True)
             exchange.ended = True
 
-    def release(self, exchange: Exchange) -> None:
-        """A request to upgrade has turned out to be one like others."""
-        if exchange.held:
-            held, exchange.held = exchange.held, None
-            self._note(exchange, **held)
-            self.renew()
+    @abstractmethod
+    def _new_parser(self) -> Any:
+        """Return a parser of requests or responses that calls the `on_` methods."""
+
+    @abstractmethod
+    def _current_exchange(self) -> SniffedExchange:
+        """Return the exchange for bytes that cannot be read."""
 
     # HTTP
 
     def _read_http(self, data: bytes) -> None:
         try:
-            self._parser.feed_data(OTHER_UPGRADE.sub(b"\r\nx-upgrade:", data))
+            self._parser.feed_data(_OTHER_UPGRADE.sub(b"\r\nx-upgrade:", data))
         except httptools.HttpParserUpgrade as upgrade:
-            if self._asks:
-                self._read = self._behind.extend
-            self._read(data[upgrade.args[0] :])
-        if (
-            self._exchange and self._exchange.method == "HEAD"
-        ):  # the parser waits for a body that does not come
+            end_of_http = upgrade.args[0]
+            self._on_upgrade(data[end_of_http:])
+        # The parser waits for the body that the headers announce, but a response to
+        # HEAD does not have one.
+        if self._exchange is not None and self._exchange.method == "HEAD":
             self.on_message_complete()
-            self.renew()
+            self._start_http()
+
+    def _start_http(self) -> None:
+        """Read the next bytes as HTTP."""
+        self._parser = self._new_parser()
+        self._read = self._read_http
+
+    @abstractmethod
+    def _on_upgrade(self, rest: bytes) -> None:
+        """Handle the bytes that follow the head of an upgrade."""
+
+    @abstractmethod
+    def _on_head(self) -> None:
+        """Handle a complete head."""
+
+    @abstractmethod
+    def _on_message(self, exchange: SniffedExchange) -> None:
+        """Note a request or response: all of it, or all that is left of it."""
 
     def on_message_begin(self) -> None:
+        """Start a request or response."""
         self.reads_head = True
-        self._path = ""
-        self._headers: dict[str, str] = {}
+        self._headers = {}
         self._body = bytearray()
-        self._events: EventParser | None = None  # what reads a stream of them
-
-    def on_url(self, url: bytes) -> None:
-        self._path += url.decode("latin-1")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip()
-        self._headers[key] = (
-            f"{self._headers[key]}, {text}" if key in self._headers else text
-        )
+        """Add a header. Repeated headers are joined with a comma."""
+        key = name.decode("latin-1").lower()
+        text = value.decode("latin-1").strip()
+        if key in self._headers:
+            text = f"{self._headers[key]}, {text}"
+        self._headers[key] = text
 
     def on_headers_complete(self) -> None:
+        """Handle the end of the head."""
         self.reads_head = False
-        headers = {
-            name: value
-            for name, value in self._headers.items()
-            if self._connection.matters(name, value)
-        }
-        if self._asks:
-            self._exchange = self._connection.ask(self._parser.get_method().decode())
-            self._http = Http(
-                self._exchange.method, public(self._path), headers=headers
-            )
-        elif (status := self._parser.get_status_code()) == 101:
-            self._connection.know(transport="ws")
-            for side in (self, self._connection.client):
-                side.speak_frames(
-                    self._connection.asked(),
-                    self._headers.get("sec-websocket-extensions", ""),
-                )
-        elif status > 199:  # else it is not the last word
-            self._exchange = self._connection.asked()
-            self._connection.client.release(self._exchange)
-            self._http = Http(status=status, headers=headers)
-            if headers.get("content-type", "").startswith("text/event-stream"):
-                self._events = EventParser()
-                self._note(self._exchange, http=self._http)
+        self._on_head()
 
     def on_body(self, chunk: bytes) -> None:
-        if self._events is None:
-            self._body += chunk
-            return
-        for fields in self._events.blocks(chunk):
-            data = [value for name, value in fields if name == "data"]
-            event = {name: value for name, value in fields if name in EVENT_FIELDS}
-            if self._exchange and (data or event):  # else a comment
-                self._note(
-                    self._exchange,
-                    "\n".join(data).encode() if data else None,
-                    event=event,
-                )
-            if event.get("event") == "endpoint":
-                self._connection.know(transport="sse")
+        """Add a part of the body."""
+        self._body += chunk
 
-    def on_message_complete(self) -> None:  # or all of it has come that will
+    def on_message_complete(self) -> None:
+        """Handle the end of a request or response, or of the connection within it."""
         exchange = self._exchange
-        if exchange is None or self._frames:
+        if exchange is None or self._frames is not None:
             return
-        if self._asks and self._parser.should_upgrade():
-            exchange.held = {"http": self._http}
-        elif self._events is None:
-            self._note(exchange, bytes(self._body) or None, http=self._http)
-        elif not exchange.ended:
-            self.on_body(b"\n\n")  # an event that was cut
-            self._note(exchange, ends=True)
-        if not self._asks and exchange in self._connection.waiting:
-            self._connection.waiting.remove(exchange)
+        self._on_message(exchange)
         self._exchange = None
 
     # WebSocket
 
-    def speak_frames(self, exchange: Exchange, extensions: str) -> None:
-        """HTTP is over."""
-        from wsproto.extensions import PerMessageDeflate
+    def start_frames(self, exchange: SniffedExchange, extensions: str) -> None:
+        """Read the next bytes as WebSocket frames."""
+        # Only few recordings need it.
+        from wsproto.extensions import Extension, PerMessageDeflate
         from wsproto.frame_protocol import FrameProtocol
 
-        deflate = PerMessageDeflate()
-        deflate.finalize(extensions)
-        self._frames = FrameProtocol(not self._asks, [deflate] if extensions else [])
-        self._exchange, exchange.held = exchange, None
-        self._go_on_with(self._read_frames)
+        used: list[Extension] = []
+        if extensions:
+            deflate = PerMessageDeflate()
+            deflate.finalize(extensions)
+            used.append(deflate)
+        # The frames of the client are read as a server reads them.
+        self._frames = FrameProtocol(client=not self.is_client, extensions=used)
+        self._exchange = exchange
+        self._read = self._read_frames
 
     def _read_frames(self, data: bytes) -> None:
+        assert self._frames is not None
         self._frames.receive_bytes(data)
         for frame in self._frames.received_frames():
             if frame.opcode is frame.opcode.CLOSE:
                 self(b"")
-            elif self._exchange and not frame.opcode.iscontrol():
-                self._body += (
-                    frame.payload.encode()
-                    if isinstance(frame.payload, str)
-                    else frame.payload
-                )
+            elif self._exchange is not None and not frame.opcode.iscontrol():
+                payload: Any = frame.payload
+                if isinstance(payload, str):
+                    payload = payload.encode()
+                self._body += payload
                 if frame.message_finished:
                     self._note(self._exchange, bytes(self._body))
                     self._body.clear()
+
+
+class _ClientSide(_Side):
+    """The client's side: requests, then perhaps WebSocket frames."""
+
+    sender = "client"
+    is_client = True
+
+    def __init__(self, connection: SniffedConnection) -> None:
+        super().__init__(connection)
+        self._path = ""
+        # The bytes after an upgrade request. The response decides how to read them.
+        self._held_back = bytearray()
+
+    def release(self, exchange: SniffedExchange) -> None:
+        """Note an upgrade request that the server did not accept, and go on in HTTP."""
+        if exchange.held is None:
+            return
+        head = exchange.held
+        exchange.held = None
+        self._note(exchange, http=head)
+        self._start_http()
+        self._read_held_back()
+
+    def start_frames(self, exchange: SniffedExchange, extensions: str) -> None:
+        """Read the next bytes as WebSocket frames, and first those held back."""
+        super().start_frames(exchange, extensions)
+        self._read_held_back()
+
+    def _hold_back(self, data: bytes) -> None:
+        self._held_back += data
+
+    def _read_held_back(self) -> None:
+        data = bytes(self._held_back)
+        self._held_back.clear()
+        if data:
+            self(data)
+
+    def _new_parser(self) -> Any:
+        return httptools.HttpRequestParser(self)
+
+    def _current_exchange(self) -> SniffedExchange:
+        return self._connection.ask()
+
+    def _on_upgrade(self, rest: bytes) -> None:
+        self._read = self._hold_back
+        self._hold_back(rest)
+
+    def on_message_begin(self) -> None:
+        """Start a request."""
+        super().on_message_begin()
+        self._path = ""
+
+    def on_url(self, url: bytes) -> None:
+        """Add a part of the request's path."""
+        self._path += url.decode("latin-1")
+
+    def _on_head(self) -> None:
+        method = self._parser.get_method().decode()
+        headers = self._connection.recorded(self._headers)
+        self._exchange = self._connection.ask(method)
+        self._http = Http(method, public(self._path), headers=headers)
+
+    def _on_message(self, exchange: SniffedExchange) -> None:
+        if self._parser.should_upgrade():
+            exchange.held = self._http
+        else:
+            self._note(exchange, bytes(self._body) or None, http=self._http)
+
+
+class _ServerSide(_Side):
+    """The server's side: responses, some of them event streams, then perhaps frames."""
+
+    sender = "server"
+    is_client = False
+
+    def __init__(self, connection: SniffedConnection) -> None:
+        super().__init__(connection)
+        # Reads the body of the response, if that is an event stream.
+        self._events: EventParser | None = None
+
+    def _new_parser(self) -> Any:
+        return httptools.HttpResponseParser(self)
+
+    def _current_exchange(self) -> SniffedExchange:
+        return self._connection.asked()
+
+    def _on_upgrade(self, rest: bytes) -> None:
+        self._read(rest)
+
+    def on_message_begin(self) -> None:
+        """Start a response."""
+        super().on_message_begin()
+        self._events = None
+
+    def _on_head(self) -> None:
+        status = self._parser.get_status_code()
+        if status == _SWITCHING_PROTOCOLS:
+            self._switch_to_frames()
+        elif status >= 200:
+            self._start_response(status)
+
+    def _switch_to_frames(self) -> None:
+        """Read the next bytes of both sides as WebSocket frames."""
+        self._connection.know(transport="ws")
+        exchange = self._connection.asked()
+        extensions = self._headers.get("sec-websocket-extensions", "")
+        self.start_frames(exchange, extensions)
+        exchange.held = None
+        self._connection.client.start_frames(exchange, extensions)
+
+    def _start_response(self, status: int) -> None:
+        """Handle the head of a final response."""
+        headers = self._connection.recorded(self._headers)
+        self._exchange = self._connection.asked()
+        self._connection.client.release(self._exchange)
+        self._http = Http(status=status, headers=headers)
+        if headers.get("content-type", "").startswith("text/event-stream"):
+            self._events = EventParser()
+            self._note(self._exchange, http=self._http)
+
+    def on_body(self, chunk: bytes) -> None:
+        """Add a part of the body, or note the events that it completes."""
+        if self._events is None:
+            super().on_body(chunk)
+            return
+        for fields in self._events.blocks(chunk):
+            self._note_event(fields)
+
+    def _note_event(self, fields: list[tuple[str, str]]) -> None:
+        """Note an event, unless it is only a comment."""
+        data = [value for name, value in fields if name == "data"]
+        event = {name: value for name, value in fields if name in _EVENT_FIELDS}
+        if self._exchange is not None and (data or event):
+            message = "\n".join(data).encode() if data else None
+            self._note(self._exchange, message, event=event)
+        if event.get("event") == "endpoint":
+            self._connection.know(transport="sse")
+
+    def _on_message(self, exchange: SniffedExchange) -> None:
+        if self._events is None:
+            self._note(exchange, bytes(self._body) or None, http=self._http)
+        elif not exchange.ended:
+            # The connection may end within an event.
+            self.on_body(b"\n\n")
+            self._note(exchange, ends=True)
+        if exchange in self._connection.waiting:
+            self._connection.waiting.remove(exchange)

@@ -33,7 +33,7 @@ from ..transports.stdio import open_wire
 from ..transports.websocket import serve_websocket
 from .format import Http, Line, Sender, Trace, Transport
 from .format import line as line_of
-from .sniffer import Connection
+from .sniffer import SniffedConnection
 
 OpenWire = Callable[[], AbstractAsyncContextManager[ClientWire | LineWire]]
 # The number of a stream. UNSET is the conversation's only or first one.
@@ -206,13 +206,13 @@ class HttpLink(Link):
             tap.server(b"")
         await trio.aclose_forcefully(stream)
 
-    def _tap(self, line: Line) -> Connection:
+    def _tap(self, line: Line) -> SniffedConnection:
         """Return the recorder's reader for the response to a request."""
 
         def know(**facts: object) -> None:
             """Ignore facts that a recorder would write into the header of its trace."""
 
-        tap = Connection(
+        tap = SniffedConnection(
             self.note,
             know,
             self._connections.authority.decode(),

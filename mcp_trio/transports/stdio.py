@@ -68,7 +68,7 @@ def _set_blocking(fd: int, blocking: bool) -> None:
         os.set_blocking(fd, blocking)
 
 
-class _Pipe:
+class Pipe:
     """A pipe, a socket or a terminal, for which the loop waits; or a file.
 
     epoll refuses files, but reading one does not block for long.
@@ -154,7 +154,7 @@ class _Pipe:
         _set_blocking(self.fd, self._was_blocking)
 
 
-class _Threaded:
+class ThreadedPipe:
     """A descriptor that the loop cannot wait for.
 
     A thread waits instead, and is abandoned if need be.
@@ -202,7 +202,7 @@ class StdioWire(SendQueue):
     gone, for reading or for writing, the input ends and messages are dropped.
     """
 
-    def __init__(self, source: _Pipe | _Threaded, sink: _Pipe | _Threaded) -> None:
+    def __init__(self, source: Pipe | ThreadedPipe, sink: Pipe | ThreadedPipe) -> None:
         super().__init__()
         self._source = source
         self._sink = sink
@@ -315,7 +315,7 @@ async def open_wire(
     or `receive` stays queued. Leaving it writes out what is queued; cancel it if a client
     that does not read must not hold that up.
     """
-    kind = _Threaded if threads else _Pipe
+    kind = ThreadedPipe if threads else Pipe
     wire = StdioWire(kind(reading), kind(writing))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wire.run)
