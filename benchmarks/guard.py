@@ -1,4 +1,4 @@
-"""Guards the fast path: `python -m benchmarks.guard` fails where a call has become 15 % dearer than is said here.
+"""Guards the fast path: `python -m benchmarks.guard` fails if a call costs 7 % more instructions than is said here.
 
 What a call costs is told as a multiple of what the floor's answer costs in the same interpreter: in instructions, which
 do not depend on what else the machine does (valgrind counts them), and in time, within a wide margin, for what takes

@@ -63,7 +63,7 @@ HEAVY = set(
 )
 
 # Syntax nodes in a function, without its docstring.
-FUNCTION_LIMIT = 600
+FUNCTION_LIMIT = 400
 
 
 # Reading the source
