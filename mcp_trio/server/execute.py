@@ -112,7 +112,9 @@ def _reply_to_failure(
 def _reply_to_tool_error(
     server: Server, request: Request, failure: ToolError | AskFailed
 ) -> bytes:
-    error = InternalError(truncate_text(str(failure), server.limits.max_result))
+    error = InternalError(
+        truncate_text(str(failure), request.environment.limits.max_result)
+    )
     level = logging.WARNING if isinstance(failure, TimedOut) else logging.INFO
     server.event_log.told("failed", request, error.message, level)
     return _encode_error(server, request, error)

@@ -78,7 +78,7 @@ async def call_tool(server: Server, request: Request) -> bytes:
     if limiter.total or limiter.rate or tool.is_limited:
         limiter.admit(request, tool)
     result = await tool.run(request, params.arguments)
-    most = tool.max_result or server.limits.max_result
+    most = tool.max_result or request.environment.limits.max_result
     if isinstance(result, str):
         encoded = revision.encode_text(result)
         if len(encoded) <= most:
@@ -103,7 +103,7 @@ async def read_resource(server: Server, request: Request) -> bytes:
         shaped = {"contents": revision.shape(contents)}
         return encode(revision.result(shaped, cacheable=True))
 
-    most = server.limits.max_result
+    most = request.environment.limits.max_result
     return truncate_result(list(contents), write, most, f"resource {uri}")
 
 
@@ -132,7 +132,9 @@ async def get_prompt(server: Server, request: Request) -> bytes:
     def write(filled: PromptResult) -> bytes:
         return encode(revision.result(revision.shape(filled), filled.meta))
 
-    return truncate_result(filled, write, server.limits.max_result, prompt.label)
+    return truncate_result(
+        filled, write, request.environment.limits.max_result, prompt.label
+    )
 
 
 async def complete(server: Server, request: Request) -> bytes:
@@ -151,7 +153,7 @@ async def complete(server: Server, request: Request) -> bytes:
     def write(completion: Completion) -> bytes:
         return encode(revision.result({"completion": revision.shape(completion)}))
 
-    most = server.limits.max_result
+    most = request.environment.limits.max_result
     return truncate_result(completion, write, most, f"the completion of {name}")
 
 

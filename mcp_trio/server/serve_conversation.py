@@ -164,7 +164,14 @@ class ConversationSource:
         if self._starting or self._is_expected_to_wait(call):
             self._start_in_own_task(call)
             return None
-        request = self._last_request = self._request(call)
+        request = Request(
+            call,
+            self._conversation,
+            self._channel,
+            self._server.environment,
+            self._principal or self._conversation.principal,
+        )
+        self._last_request = request
         try:
             reply, rest = start(execute(self._server, request))
         except Spoiled as spoiled:
@@ -236,8 +243,14 @@ class ConversationSource:
     async def _run_next_call(self) -> None:
         """Run the call whose turn it is to begin, whichever task this is."""
         call, scope = self._starting.popleft()
-        request = self._request(call)
-        request.scope = scope
+        request = Request(
+            call,
+            self._conversation,
+            self._channel,
+            self._server.environment,
+            self._principal or self._conversation.principal,
+            scope,
+        )
         try:
             with scope:
                 await self._run_call(request, scope)
@@ -261,15 +274,6 @@ class ConversationSource:
             self._reply(reply)
 
     # Helpers
-
-    def _request(self, call: Call) -> Request:
-        return Request(
-            call,
-            self._conversation,
-            self._channel,
-            self._server.environment,
-            self._principal or self._conversation.principal,
-        )
 
     def _log_if_slow(self, event: Event | None, seconds: float) -> None:
         """Log a request that held up all others."""
