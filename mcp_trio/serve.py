@@ -45,6 +45,8 @@ class Server(app.Server[StateT]):
     `access` controls who may use the server over HTTP and WebSocket: an `Access`, or
     only its async function from a token to a principal.
 
+    `extensions` are extensions of the protocol: see `mcp_trio.extensions`.
+
     `lifespan` is an async generator function that yields once, for example a database
     connection: see `Server.lifespan`. In `Server[State]`, `State` is the type of the
     yielded value.

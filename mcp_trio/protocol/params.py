@@ -4,6 +4,7 @@ A struct is decoded in one pass, together with `_meta`. Which revision has which
 is not decided here: the revisions' tables say it.
 """
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, Literal
 
@@ -23,11 +24,15 @@ VENDOR = "io.modelcontextprotocol/"
 
 
 class ClientCapabilities(Struct, frozen=True):
-    """What the client can do for the server: the capabilities that the server uses."""
+    """What the client can do for the server: the capabilities that the server uses.
+
+    `extensions` stays encoded: see `mcp_trio.protocol.extensions`.
+    """
 
     sampling: dict[str, Any] | UnsetType = UNSET
     roots: dict[str, Any] | UnsetType = UNSET
     elicitation: dict[str, Any] | UnsetType = UNSET
+    extensions: Raw | UnsetType = UNSET
 
 
 NO_CAPABILITIES = ClientCapabilities()
@@ -186,12 +191,18 @@ _PARAMS_OF: dict[str, type[Params]] = {
 _decoder = cache(json.Decoder)
 
 
-def decode(method: str, raw: Raw) -> Any:
+def decode(
+    method: str, raw: Raw, extensions: Mapping[str, type[Params]] | None = None
+) -> Any:
     """Decode the params of a method. Raises msgspec.ValidationError.
 
-    The paths in the error begin with `$`.
+    `extensions` has the params of methods that extensions add. The paths in the error
+    begin with `$`.
     """
-    return _decoder(_PARAMS_OF.get(method, Params)).decode(raw)
+    kind = _PARAMS_OF.get(method)
+    if kind is None:
+        kind = Params if extensions is None else extensions.get(method, Params)
+    return _decoder(kind).decode(raw)
 
 
 def decode_meta(raw: Raw) -> Params:

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from ..auth.access import Access, Verify
 from ..auth.principal import NO_SCOPES
 from ..protocol.errors import ResourceNotFound
+from ..protocol.extensions import ExtensionTable
 from ..protocol.revisions import PROFILES, REVISIONS, Revisions
 from ..protocol.session import Call
 from ..protocol.types import Annotations, Icon, Implementation, Json, ToolAnnotations
@@ -34,6 +35,7 @@ from .subscriptions import Subscriptions
 from .worker_threads import WorkerThreads
 
 if TYPE_CHECKING:
+    from .extension_points import ExtensionPoints, ServerExtension
     from .features.completion import Completer
     from .features.prompts import ServerPrompt
     from .features.resources import ServerResource
@@ -60,6 +62,8 @@ class Server(Generic[StateT]):
     completers: dict[str, dict[str, Completer]]
     # Called with every message of the conversations that begin from now on.
     on_message: MessageObserver | None
+    # None if the server has no extensions; most servers have none.
+    extensions: ExtensionPoints | None = None
 
     def __init__(
         self,
@@ -83,17 +87,18 @@ class Server(Generic[StateT]):
             | Callable[..., AbstractAsyncContextManager[StateT]]
             | None
         ) = None,
+        extensions: Iterable[ServerExtension] = (),
     ) -> None:
         _check_name(name)
         _check_type("instructions", instructions, str | None)
         _check_type("secret", secret, str | bytes | None)
         _check_type("limits", limits, Limits | None)
-        must_be_seconds(timeout, "Server(timeout)")
-        must_be_seconds(grace, "Server(grace)", besides=0)
+        _check_seconds(timeout, grace)
         self.info = Implementation(
             name, version, title, description, icons, website_url
         )
         self.instructions = instructions
+        self._extension_table = ExtensionTable()
         self.use_profile(profile)
         self.subscriptions = Subscriptions()
         self._create_registries(pages)
@@ -110,6 +115,7 @@ class Server(Generic[StateT]):
         self._lifespan: Callable[[], AbstractAsyncContextManager[Any]] = nullcontext
         if lifespan is not None:
             self._set_lifespan(lifespan)
+        self._add_extensions(extensions)
 
     def __repr__(self) -> str:
         return f"<Server {self.info.name!r}: {len(self.tools)} tools>"
@@ -135,7 +141,9 @@ class Server(Generic[StateT]):
         else:
             known = ", ".join(PROFILES)
             raise ValueError(f"profile {profile!r}: it is one of {known}, or none")
-        self.revisions = Revisions(self.info, self.instructions, served)
+        self.revisions = Revisions(
+            self.info, self.instructions, served, self._extension_table
+        )
 
     def use_limits(self, limits: Limits) -> None:
         """Apply these limits from now on, and forget what clients have used so far."""
@@ -146,6 +154,35 @@ class Server(Generic[StateT]):
     def limits(self) -> Limits:
         """The limits that apply to every client."""
         return self.environment.limits
+
+    # Extensions
+
+    def _add_extensions(self, extensions: Iterable[ServerExtension]) -> None:
+        for extension in extensions:
+            self.add_extension(extension)
+
+    def add_extension(self, extension: ServerExtension) -> None:
+        """Declare an extension of the protocol, before the server runs.
+
+        Raises ValueError if one of its names belongs to another extension.
+        """
+        from .extension_points import ExtensionPoints
+
+        if self.is_running:
+            raise RuntimeError(
+                f"server.add_extension({extension!r}): the server is running; add "
+                "extensions before, as in Server(extensions=[...])"
+            )
+        if self.extensions is None:
+            self.extensions = ExtensionPoints(self._extension_table)
+        self.extensions.add(extension.bind(self))
+        self.refresh_call_hooks()
+
+    def refresh_call_hooks(self) -> None:
+        """Let each tool know which extensions take part in its calls."""
+        if self.extensions is not None:
+            for tool in list(self.tools.values()):
+                tool.call_hooks = self.extensions.call_hooks(tool)
 
     # Tools
 
@@ -261,6 +298,8 @@ class Server(Generic[StateT]):
             max_result=max_result,
             scopes=scopes,
         )
+        if self.extensions is not None:
+            tool.call_hooks = self.extensions.call_hooks(tool)
         self.tools.add(tool)
         return function
 
@@ -542,7 +581,11 @@ class Server(Generic[StateT]):
                 self.subscriptions.token = trio.lowlevel.current_trio_token()
                 threads = WorkerThreads(self.limits.max_in_flight)
                 self.environment.worker_threads = threads
-                yield
+                if self.extensions is None:
+                    yield
+                else:
+                    async with self.extensions.running():
+                        yield
                 self.subscriptions.token = None
         except Exception as error:
             # With a token, the exception is from the program inside the lifespan.
@@ -589,6 +632,11 @@ def _check_type(option: str, value: object, expected: Any) -> None:
     if not isinstance(value, expected):
         given = type(value).__name__
         raise TypeError(f"Server({option}) wants {expected}, not {given}")
+
+
+def _check_seconds(timeout: float | None, grace: float) -> None:
+    must_be_seconds(timeout, "Server(timeout)")
+    must_be_seconds(grace, "Server(grace)", besides=0)
 
 
 def _with_timeout(limits: Limits, timeout: float | None) -> Limits:

@@ -235,11 +235,10 @@ class ClientRequests:
         self._count = 0
         self._open: dict[str, Json] = {}  # questions without an answer, by their keys
         self._state = RequestState(_digest(request), expires=0)
+        self._capabilities = request.capabilities
         if self._revision.opens:
-            self._capabilities = request.conversation.session.capabilities
             return
         params = request.call.params
-        self._capabilities = params.meta.capabilities
         if params.request_state is not UNSET:
             self._state = self._unsealed(params.request_state)
         if params.input_responses is not UNSET:

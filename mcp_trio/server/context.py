@@ -1,7 +1,6 @@
 """Context: what a tool, a resource or a prompt sees of the request that runs it."""
 
 from collections.abc import Awaitable, Callable
-from functools import cached_property
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -44,6 +43,8 @@ class Context(Generic[StateT]):
     principal: Principal | None
     # The value that the server's lifespan yielded.
     lifespan: StateT
+    # Set when the function first asks the client.
+    _client_requests: "ClientRequests | None" = None
 
     def __init__(self, request: Request) -> None:
         self._request = request
@@ -57,6 +58,14 @@ class Context(Generic[StateT]):
         """The request's `_meta`, as the client sent it."""
         meta: Json = msgspec.json.decode(self._request.call.raw).get("_meta", {})
         return meta
+
+    def extension(self, identifier: str) -> Json | None:
+        """Return the client's settings for an extension of this server.
+
+        None means that the client has not declared the extension.
+        """
+        extensions = self._request.conversation.session.revisions.extensions
+        return extensions.declared(self._request.capabilities).get(identifier)
 
     async def progress(
         self, done: float, total: float | None = None, message: str | None = None
@@ -195,11 +204,13 @@ class Context(Generic[StateT]):
             release_client(round(retry * 1000))
         await self._let_others_run()
 
-    @cached_property
+    @property
     def _questions(self) -> "ClientRequests":
         from .client_requests import ClientRequests  # most servers never ask
 
-        return ClientRequests(self._request)
+        if self._client_requests is None:
+            self._client_requests = ClientRequests(self._request)
+        return self._client_requests
 
     async def _let_others_run(self) -> None:
         await self._request.channel.drained()

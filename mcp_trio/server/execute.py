@@ -18,7 +18,7 @@ from ..protocol.types import Text, ToolResult
 from .app import Server
 from .event_log import SLOW
 from .exceptions import AskFailed, TimedOut, ToolError, Unanswered
-from .handlers import HANDLERS
+from .handlers import HANDLERS, answer_by_extension
 from .request import Request
 from .runner import Rest
 from .truncate import truncate_text
@@ -38,7 +38,11 @@ async def execute(server: Server, request: Request) -> bytes:
         if scope is not request.scope:
             problem = f"{call.id!r} belongs to a request that is still running"
             raise InvalidRequest(f"Invalid request: $.id: {problem}")
-        result = await HANDLERS[call.method](server, request)
+        handler = HANDLERS.get(call.method)
+        if handler is not None:
+            result = await handler(server, request)
+        else:
+            result = await answer_by_extension(server, request)
         if result is None:
             result = jsonrpc.encode(call.revision.result({}))
         return jsonrpc.encode_result(call.id, result)

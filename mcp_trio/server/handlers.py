@@ -7,18 +7,20 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from sys import intern
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import trio
 from msgspec import MsgspecError
 
 from ..protocol import params as protocol_params
 from ..protocol.errors import InvalidParams, MethodNotFound, ResourceNotFound
 from ..protocol.jsonrpc import encode
-from ..protocol.params import VENDOR, PromptReference
+from ..protocol.params import VENDOR, Filter, PromptReference
 from ..protocol.session import Notice
 from ..protocol.types import (
     BlobContents,
     Completion,
+    Json,
     PromptResult,
     Text,
     TextContents,
@@ -26,9 +28,13 @@ from ..protocol.types import (
 )
 from .app import Server
 from .conversation import Conversation
-from .registry import Registry
+from .registry import Registry, View
 from .request import Request
 from .truncate import truncate_result
+
+if TYPE_CHECKING:
+    from .extension_points import ExtensionPoints
+    from .features.tools import ServerTool
 
 log = logging.getLogger("mcp_trio")
 
@@ -46,7 +52,12 @@ async def introduce(server: Server, request: Request) -> bytes:
         # Interned, so that all sessions share one string.
         request.conversation.session.offered = intern(" ".join(features))
     versions = server.revisions.names
-    return encode(revision.introduction(request.call.method, features, versions))
+    extensions = None
+    if server.extensions is not None:
+        extensions = server.extensions.advertised(request)
+    return encode(
+        revision.introduction(request.call.method, features, versions, extensions)
+    )
 
 
 async def ping(server: Server, request: Request) -> None:
@@ -66,18 +77,52 @@ async def list_items(kind: str, server: Server, request: Request) -> bytes:
         items = {"resources": resources, "resourceTemplates": templates}
         return encode(revision.listing(items, None))
     key = "resourceTemplates" if kind == "templates" else kind
+    if kind == "tools" and server.extensions is not None:
+        return _list_tools(server, server.extensions, request, cursor)
     return registry.listing(revision, key, cursor, request.principal)
 
 
-async def call_tool(server: Server, request: Request) -> bytes:
-    """Call a tool."""
-    params = request.call.params
+def _list_tools(
+    server: Server, extensions: "ExtensionPoints", request: Request, cursor: str | None
+) -> bytes:
+    """List tools as the extensions show them to this client."""
     revision = request.call.revision
-    tool = server.tools.find(params.name, request.principal)
+    hooks = extensions.list_hooks(request)
+
+    def show(tool: "ServerTool") -> Any:
+        return extensions.listed_tool(tool, revision, hooks)
+
+    return server.tools.listing(
+        revision, "tools", cursor, request.principal, view=View(hooks, show)
+    )
+
+
+def call_tool(server: Server, request: Request) -> Awaitable[bytes]:
+    """Call a tool.
+
+    This is not async itself, as that would add a frame to every call.
+    """
+    tool = server.tools.find(request.call.params.name, request.principal)
     limiter = server.limiter
     if limiter.total or limiter.rate or tool.is_limited:
         limiter.admit(request, tool)
-    result = await tool.run(request, params.arguments)
+    if tool.call_hooks:
+        return _call_with_hooks(request, tool)
+    return run_tool(request, tool)
+
+
+def _call_with_hooks(request: Request, tool: "ServerTool") -> Awaitable[bytes]:
+    """Call a tool through the extensions that take part; the first is the outermost."""
+    proceed: Callable[[], Awaitable[bytes]] = partial(run_tool, request, tool)
+    for call_hook in reversed(tool.call_hooks):
+        proceed = partial(call_hook, request, tool, proceed)
+    return proceed()
+
+
+async def run_tool(request: Request, tool: "ServerTool") -> bytes:
+    """Run a tool, and encode its result."""
+    revision = request.call.revision
+    result = await tool.run(request, request.call.params.arguments)
     most = tool.max_result or request.environment.limits.max_result
     if isinstance(result, str):
         encoded = revision.encode_text(result)
@@ -189,9 +234,37 @@ async def listen(server: Server, request: Request) -> bytes:
         wanted.resources_list_changed = False
         wanted.resource_subscriptions = []
     server.limiter.check(request)
-    await server.subscriptions.listen(request, wanted)
+    if server.extensions is None:
+        await server.subscriptions.listen(request, wanted)
+    else:
+        await _listen_to_extensions(server, server.extensions, request, wanted)
     meta = {VENDOR + "subscriptionId": request.call.id}
     return encode(request.call.revision.result({}, meta))
+
+
+async def _listen_to_extensions(
+    server: Server, extensions: "ExtensionPoints", request: Request, wanted: Filter
+) -> None:
+    """Listen to the server and to its extensions at once."""
+    followed = await extensions.listen(request)
+    accepted: Json = {}
+    for listening in followed:
+        accepted |= listening.accepted
+    async with trio.open_nursery() as nursery:
+
+        def follow() -> None:
+            for listening in followed:
+                nursery.start_soon(listening.run)
+
+        await server.subscriptions.listen(request, wanted, accepted, follow)
+        nursery.cancel_scope.cancel()
+
+
+async def answer_by_extension(server: Server, request: Request) -> bytes | None:
+    """Answer a method that an extension of the server adds."""
+    assert server.extensions is not None  # or the session had refused the method
+    server.limiter.check(request)
+    return await server.extensions.handlers[request.call.method](request)
 
 
 def _require(server: Server, feature: str) -> None:

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from ..auth.principal import Principal
 from ..protocol.errors import ProtocolError
+from ..protocol.params import ClientCapabilities
 from ..protocol.session import Call
 from ..protocol.types import Json
 from .channel import Channel
@@ -37,8 +38,20 @@ class Request(Struct, eq=False):
     error: ProtocolError | None = None  # the error in the reply, if it is one
     limited_tool: str | None = None  # the tool whose own limit counts this request
 
+    @property
+    def capabilities(self) -> ClientCapabilities:
+        """What the client of this request can do."""
+        if self.call.revision.opens:
+            return self.conversation.session.capabilities
+        capabilities: ClientCapabilities = self.call.params.meta.capabilities
+        return capabilities
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more may be sent about this request."""
+        return self.ended or (self.scope is not None and self.scope.cancel_called)
+
     def tell(self, method: str, params: Json) -> None:
         """Send a notification about this request, unless it has ended or was cancelled."""
-        is_cancelled = self.scope is not None and self.scope.cancel_called
-        if not self.ended and not is_cancelled:
+        if not self.is_over:
             self.conversation.tell(method, params, self.channel, self.call.revision)

@@ -1,7 +1,7 @@
 """Tools: functions that clients can list and call."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -21,6 +21,8 @@ class ServerTool(Feature):
     """A tool that clients can list and call."""
 
     listed: model.Tool
+    # The extensions that take part in calls of this tool.
+    call_hooks: tuple[Callable[..., Awaitable[bytes]], ...] = ()
 
     def __init__(
         self,

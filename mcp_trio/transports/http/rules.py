@@ -248,11 +248,16 @@ def not_allowed(*right: bytes) -> Reply:
     )
 
 
-def check_mirrored(call: Call, headers: Headers) -> None:
-    """Headers that repeat what a stateless request says in its body. Raises HeaderMismatch."""
+def check_mirrored(call: Call, headers: Headers, named_by: str | None = None) -> None:
+    """Check the headers that repeat parts of a stateless request's body.
+
+    `named_by` is the attribute that `Mcp-Name` repeats if the method belongs to an
+    extension. Raises HeaderMismatch.
+    """
     _check(headers, b"MCP-Protocol-Version", call.params.meta.version)
     _check(headers, b"Mcp-Method", call.method)
-    if key := NAMED_BY.get(call.method):
+    key = NAMED_BY.get(call.method, named_by)
+    if key:
         _check(headers, b"Mcp-Name", getattr(call.params, key), encodable=True)
 
 
