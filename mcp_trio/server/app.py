@@ -61,7 +61,8 @@ class Server(Generic[StateT]):
     # By the prompt's name or the template's URI, then by the argument's name.
     completers: dict[str, dict[str, Completer]]
     # Called with every message of the conversations that begin from now on.
-    on_message: MessageObserver | None
+    on_message: MessageObserver | None = None
+    is_running = False
     # None if the server has no extensions; most servers have none.
     extensions: ExtensionPoints | None = None
 
@@ -109,8 +110,6 @@ class Server(Generic[StateT]):
         self.limiter = Limiter(limits)
         self.event_log = EventLog()
         self.grace = grace
-        self.is_running = False
-        self.on_message = None
         self.access = access if isinstance(access, Access | None) else Access(access)
         self._lifespan: Callable[[], AbstractAsyncContextManager[Any]] = nullcontext
         if lifespan is not None:

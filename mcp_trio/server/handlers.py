@@ -97,18 +97,17 @@ def _list_tools(
     )
 
 
-def call_tool(server: Server, request: Request) -> Awaitable[bytes]:
-    """Call a tool.
-
-    This is not async itself, as that would add a frame to every call.
-    """
+async def call_tool(server: Server, request: Request) -> bytes:
+    """Call a tool."""
     tool = server.tools.find(request.call.params.name, request.principal)
     limiter = server.limiter
     if limiter.total or limiter.rate or tool.is_limited:
         limiter.admit(request, tool)
     if tool.call_hooks:
-        return _call_with_hooks(request, tool)
-    return run_tool(request, tool)
+        return await _call_with_hooks(request, tool)
+    # Not by `run_tool`, as that would add a frame to every call.
+    result = await tool.run(request, request.call.params.arguments)
+    return _encode_tool_result(request, tool, result)
 
 
 def _call_with_hooks(request: Request, tool: "ServerTool") -> Awaitable[bytes]:
@@ -121,8 +120,14 @@ def _call_with_hooks(request: Request, tool: "ServerTool") -> Awaitable[bytes]:
 
 async def run_tool(request: Request, tool: "ServerTool") -> bytes:
     """Run a tool, and encode its result."""
-    revision = request.call.revision
     result = await tool.run(request, request.call.params.arguments)
+    return _encode_tool_result(request, tool, result)
+
+
+def _encode_tool_result(
+    request: Request, tool: "ServerTool", result: str | ToolResult
+) -> bytes:
+    revision = request.call.revision
     most = tool.max_result or request.environment.limits.max_result
     if isinstance(result, str):
         encoded = revision.encode_text(result)
