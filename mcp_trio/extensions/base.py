@@ -210,7 +210,7 @@ class Extension:
 
     def encode_result(self, revision: Revision, result: Any) -> bytes:
         """Encode a result with the fields of every result in this revision."""
-        shaped = {} if result is None else to_builtins(result)
+        shaped = to_builtins(result) if isinstance(result, Struct) else result or {}
         if not isinstance(shaped, dict):
             raise TypeError(
                 f"extension {self.identifier!r}: a result is a Struct, a dictionary or "
@@ -223,7 +223,7 @@ class Extension:
                 "the class attribute `result_types`"
             )
         if revision.opens:
-            shaped.pop("resultType", None)
+            shaped = {name: shaped[name] for name in shaped if name != "resultType"}
         return encode(revision.result(shaped))
 
     # For the server

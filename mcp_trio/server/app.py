@@ -12,7 +12,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 import trio
 from msgspec.structs import replace
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from .features.prompts import ServerPrompt
     from .features.resources import ServerResource
     from .features.tools import ServerTool
+
+# How clients that do not know tasks are treated by a tool.
+TaskSupport = Literal["optional", "required"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -177,6 +180,10 @@ class Server(Generic[StateT]):
         self.extensions.add(extension.bind(self))
         self.refresh_call_hooks()
 
+    def use_tasks(self) -> None:
+        """Declare the tasks extension, because a tool uses it."""
+        raise NotImplementedError("only mcp_trio.Server has tasks")
+
     def refresh_call_hooks(self) -> None:
         """Let each tool know which extensions take part in its calls."""
         if self.extensions is not None:
@@ -205,6 +212,11 @@ class Server(Generic[StateT]):
         max_in_flight: int | None = None,
         max_result: int | None = None,
         scopes: Iterable[str] = NO_SCOPES,
+        task: TaskSupport | None = None,
+        ttl: float | None = None,
+        poll_interval: float | None = None,
+        retry: bool = False,
+        manual_start: bool = False,
     ) -> Callable[[F], F]: ...
     def tool(
         self,
@@ -224,6 +236,11 @@ class Server(Generic[StateT]):
         max_in_flight: int | None = None,
         max_result: int | None = None,
         scopes: Iterable[str] = NO_SCOPES,
+        task: TaskSupport | None = None,
+        ttl: float | None = None,
+        poll_interval: float | None = None,
+        retry: bool = False,
+        manual_start: bool = False,
     ) -> F | Callable[[F], F]:
         """Register the decorated function as a tool.
 
@@ -247,6 +264,11 @@ class Server(Generic[StateT]):
                 max_in_flight=max_in_flight,
                 max_result=max_result,
                 scopes=scopes,
+                task=task,
+                ttl=ttl,
+                poll_interval=poll_interval,
+                retry=retry,
+                manual_start=manual_start,
             )
 
         return register if function is None else register(function)
@@ -269,6 +291,11 @@ class Server(Generic[StateT]):
         max_in_flight: int | None = None,
         max_result: int | None = None,
         scopes: Iterable[str] = NO_SCOPES,
+        task: TaskSupport | None = None,
+        ttl: float | None = None,
+        poll_interval: float | None = None,
+        retry: bool = False,
+        manual_start: bool = False,
     ) -> F:
         """Register a function as a tool, at any time, and announce it to clients.
 
@@ -278,8 +305,19 @@ class Server(Generic[StateT]):
         `timeout` and `max_result` replace those of `Limits` for this tool; `rate` and
         `max_in_flight` apply in addition to those. The tool exists only for principals
         that have all of the `scopes`.
+
+        With `task="optional"`, clients that know tasks get one, and others wait for the
+        result; with `task="required"`, others are refused. A task is kept for `ttl`
+        seconds, and clients look at it every `poll_interval` seconds. `retry` says that
+        it may be run again if its process is lost. With `manual_start` the function
+        itself calls `ctx.start_task()`, for example after asking the client something.
         """
-        from .features.tools import ServerTool
+        from .features.tools import ServerTool, task_options
+
+        if task is not None and "io.modelcontextprotocol/tasks" not in (
+            self.extensions or ()
+        ):
+            self.use_tasks()
 
         tool = ServerTool(
             function,
@@ -296,6 +334,13 @@ class Server(Generic[StateT]):
             max_in_flight=max_in_flight,
             max_result=max_result,
             scopes=scopes,
+            task=task_options(
+                task=task,
+                ttl=ttl,
+                poll_interval=poll_interval,
+                retry=retry,
+                manual_start=manual_start,
+            ),
         )
         if self.extensions is not None:
             tool.call_hooks = self.extensions.call_hooks(tool)

@@ -16,7 +16,8 @@ request that uses it is still answered in the turn of the task that read it.
 
 A process can be slow without noticing, and write long after its lease has ended. This is
 why a lease has a token that is larger than those of all leases before it on the same key.
-A write that names a lease is done only if no later lease has been granted.
+A write that names a lease is done only if no later lease has been granted. If none has,
+a lease can be used and renewed even after its time.
 """
 
 from contextlib import AbstractAsyncContextManager
@@ -32,7 +33,7 @@ class StoreUnavailable(Exception):
 
 
 class LeaseLost(Exception):
-    """The lease has ended, so the work that it was for belongs to nobody or to another."""
+    """The lease was released, or another has been granted since it ended."""
 
 
 class Record(NamedTuple):
