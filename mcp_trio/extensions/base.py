@@ -71,7 +71,8 @@ def method(name: str, *, named_by: str | None = None) -> Callable[[F], F]:
 
     `name` is the method on the wire, such as "clock/now". The function is async. It
     takes the params, a subclass of `Params`, and an `ExtensionContext`. It returns the
-    result: a Struct or a dictionary, or None for an empty result.
+    result: a Struct or a dictionary, or None for an empty result. A result that is
+    larger than `Limits.max_result` is an error, unless it is encoded already.
 
     `named_by` is the parameter that HTTP clients repeat in the header `Mcp-Name`, by its
     name on the wire.
@@ -87,16 +88,19 @@ def method(name: str, *, named_by: str | None = None) -> Callable[[F], F]:
 class ExtensionContext(Context[Any]):
     """What a method of an extension sees of its request.
 
-    `settings` are the client's settings for the extension.
+    `settings` are the client's settings for the extension, and `protocol_revision` is
+    what `Extension.encode_result` takes.
     """
 
     settings: Json
+    protocol_revision: Revision
 
     def __init__(
         self, request: Request, settings: Json, notifications: frozenset[str]
     ) -> None:
         super().__init__(request)
         self.settings = settings
+        self.protocol_revision = request.call.revision
         self._notifications = notifications
 
     async def notify(self, method: str, params: Json | Struct | None = None) -> None:

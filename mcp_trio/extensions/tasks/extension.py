@@ -111,11 +111,12 @@ class Tasks(Extension):
     # Methods
 
     @method("tasks/get", named_by="taskId")
-    async def get(self, params: TaskParams, ctx: ExtensionContext) -> Json:
+    async def get(self, params: TaskParams, ctx: ExtensionContext) -> bytes:
         """Return a task as it is now."""
         record = await self._find(params.task_id, ctx.principal)
         self._executor.note_seen(record)
-        return record.detailed()
+        # Encoded here, because the result in it was held to the limits already.
+        return self.encode_result(ctx.protocol_revision, record.detailed())
 
     @method("tasks/update", named_by="taskId")
     async def update(self, params: UpdateParams, ctx: ExtensionContext) -> None:

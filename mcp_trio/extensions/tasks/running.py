@@ -117,10 +117,10 @@ class RunningTask:
         while True:
             changed = self._changed
             record = await self._records.read(self.id)
-            # If the task is over, this is cancelled in a moment.
-            if record is not None and not record.is_over:
-                if record.questions.keys().isdisjoint(keys):
-                    break
+            if record is None or record.is_over:
+                await trio.sleep_forever()  # until this task is cancelled, in a moment
+            elif record.questions.keys().isdisjoint(keys):
+                break
             await changed.wait()
         answers: dict[str, Raw] = {}
 
