@@ -232,9 +232,9 @@ def test_progress_is_no_answer(folder: Path) -> None:
         ),
         (
             ["server.py", "nosuch"],
-            "there is no tool 'nosuch', only add, fail, ask, progress",
+            "there is no tool 'nosuch'; the tools are: add, fail, ask, progress",
         ),
-        (["server.py", "add", "a=x"], "a=x: integer is wanted, as JSON"),
+        (["server.py", "add", "a=x"], "a: expected integer, got 'x'"),
         (
             ["http://127.0.0.1:9/mcp"],
             "http://127.0.0.1:9/mcp cannot be reached: Connection refused",
@@ -254,7 +254,7 @@ def test_what_cannot_be_measured_is_told_in_a_line(
 ) -> None:
     done = run(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.splitlines()[-1] == f"mcp-trio: {says}"
+    assert done.stderr.splitlines()[-1] == f"mcp-trio: error: {says}"
 
 
 def test_numbers_of_requests_are_at_least_one(
@@ -263,7 +263,7 @@ def test_numbers_of_requests_are_at_least_one(
     with pytest.raises(SystemExit) as left:
         main(["bench", "--at-once", "1,0"])
     assert left.value.code == 2
-    assert "numbers are wanted, such as 1,16, not '1,0'" in capsys.readouterr().err
+    assert "expected numbers such as 1,16, got '1,0'" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -284,7 +284,7 @@ def test_where_no_chart_can_be_written_the_figures_are_told(folder: Path) -> Non
         "--at-once", "1", "--seconds", "0.1", "--svg", "no/such/chart.svg", "server.py"
     )
     assert (done.returncode, "calls/s" in done.stdout) == (2, True)
-    assert done.stderr == "mcp-trio: No such file or directory: 'no/such/chart.svg'\n"
+    assert done.stderr == "mcp-trio: error: No such file or directory: 'no/such/chart.svg'\n"
 
 
 def test_a_chart_says_what_it_wants(

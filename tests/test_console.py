@@ -784,7 +784,7 @@ def test_an_address_that_is_none(
         monkeypatch.setenv("MCP_TRIO_CONSOLE", "nowhere")
         assert main(["run"]) == 2
     assert (
-        "[HOST:]PORT is wanted, such as 8000 or 127.0.0.1:8000, not 'nowhere'"
+        "expected [HOST:]PORT such as 8000 or 127.0.0.1:8000, got 'nowhere'"
         in capsys.readouterr().err
     )
 

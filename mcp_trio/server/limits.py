@@ -1,6 +1,7 @@
 """What a server allows: how many calls per unit of time, how many at once, how large.
 
-A request over a limit is refused at once, and told when to try again. Nothing is queued.
+A request over a limit is refused at once, with the time to try again. Nothing is
+queued.
 """
 
 import re
@@ -13,7 +14,7 @@ from ..protocol.errors import TooManyCalls
 # Requests that may be in progress at once: of all clients, and of one connection.
 MOST_AT_ONCE = 100_000
 MOST_OF_ONE = 20_000
-# Seconds after which a client that was refused because the server is busy may try again.
+# Seconds after which a client may try again if the server was busy.
 BUSY = 1.0
 
 _RATE = re.compile(r"([1-9][0-9]{0,8})/([smh])(?::([1-9][0-9]{0,8}))?")
@@ -58,8 +59,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     stdio the connection.
 
     `max_in_flight` is the number of requests in progress at once, of all clients, and
-    `max_in_flight_per_connection` of one connection. `max_result` is the size of a result
-    in bytes. `timeout` is the number of seconds that a function may take.
+    `max_in_flight_per_connection` of one connection. `max_result` is the size of a
+    result in bytes. `timeout` is the number of seconds that a function may take.
     """
 
     rate: str | None = None
@@ -97,7 +98,7 @@ def must_be_limits(
 
 
 def must_be_seconds(given: Any, what: str, *, besides: Any = None) -> None:
-    """Raise ValueError unless a duration is a positive number, or equal to `besides`."""
+    """Raise ValueError unless a duration is a positive number or `besides`."""
     if not isinstance(given, bool):
         if given == besides:
             return
