@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import os
@@ -37,6 +36,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
     It is added at the end of a message.
     """
+    # Deferred for start-up time: only mistakes need it.
+    import difflib
+
     similar = difflib.get_close_matches(word, list(known), 1)
     return f" (did you mean {similar[0]}?)" if similar else ""
 

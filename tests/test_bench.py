@@ -284,7 +284,10 @@ def test_where_no_chart_can_be_written_the_figures_are_told(folder: Path) -> Non
         "--at-once", "1", "--seconds", "0.1", "--svg", "no/such/chart.svg", "server.py"
     )
     assert (done.returncode, "calls/s" in done.stdout) == (2, True)
-    assert done.stderr == "mcp-trio: error: No such file or directory: 'no/such/chart.svg'\n"
+    assert (
+        done.stderr
+        == "mcp-trio: error: No such file or directory: 'no/such/chart.svg'\n"
+    )
 
 
 def test_a_chart_says_what_it_wants(

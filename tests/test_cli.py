@@ -546,7 +546,10 @@ MISTAKES = {
         ("inspect", "--", "echo", "hello"),
         ["no MCP server", "not JSON"],
     ),
-    "call: nothing": (("call",), ["expected a server and a tool", "mcp-trio call server.py"]),
+    "call: nothing": (
+        ("call",),
+        ["expected a server and a tool", "mcp-trio call server.py"],
+    ),
     "call: no tool": (("call", "server.py"), ["expected a server and a tool"]),
     "call: unknown tool": (
         ("call", "server.py", "nope"),

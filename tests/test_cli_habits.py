@@ -281,13 +281,19 @@ MISTAKES = {
         "call server.py ad a=1",
         "there is no tool 'ad' (did you mean add?); the tools are: add, wait_for_ever",
     ),
-    "nothing given": ("call server.py add", "add: missing required arguments: a=INTEGER"),
+    "nothing given": (
+        "call server.py add",
+        "add: missing required arguments: a=INTEGER",
+    ),
     "no text": (
         "run null.py",
         "null.py cannot be imported: SyntaxError: source code string cannot contain null bytes",
     ),
     "no UTF-8": ("run binary.py", "binary.py, line 1)"),
-    "a variable that is empty": ("run :", "got ':': '' cannot be the name of an object"),
+    "a variable that is empty": (
+        "run :",
+        "got ':': '' cannot be the name of an object",
+    ),
     "a URL to serve": (
         "run http://127.0.0.1:1/mcp",
         "got a URL; to inspect it, run: mcp-trio inspect http://127.0.0.1:1",
@@ -364,8 +370,7 @@ def test_a_port_that_is_taken_is_named(here, folder, line):
     assert code == 2
     assert (
         f"mcp-trio: error: cannot listen on {port}: the port is in use; choose another "
-        "one, or 0 for any free port\n"
-        in err
+        "one, or 0 for any free port\n" in err
     )
     assert not (folder / "a.jsonl").exists()
 

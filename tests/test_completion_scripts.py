@@ -45,7 +45,9 @@ def test_flags_are_completed_for_their_command(complete):
 def test_every_flag_of_every_command_is_completed(complete, name):
     parser = Parser(prog="mcp-trio")
     COMMANDS[name].add_arguments(parser)
-    assert set(complete(f"{name} -")) >= set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", parser.format_help()))
+    assert set(complete(f"{name} -")) >= set(
+        re.findall(r"(?<!\S)--?[a-z][a-z-]*", parser.format_help())
+    )
 
 
 def test_what_a_flag_takes_is_completed(complete):

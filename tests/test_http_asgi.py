@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -386,9 +387,7 @@ async def test_hypercorn_is_started_again_after_a_failure(
     assert [record.message for record in caplog.records] == [
         "hypercorn failed, and is started again: OSError('one client')"
     ] * 10
-    pauses = [
-        round(later - one, 3) for one, later in zip(starts, starts[1:], strict=False)
-    ]
+    pauses = [round(later - one, 3) for one, later in pairwise(starts)]
     assert pauses == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1, 1, 1, 1]
 
 

@@ -139,12 +139,20 @@ WRONG = {
         "at.z=1",
         "has no argument 'at.z'; its arguments are: x, y",
     ),
-    "missing": ("wants", "second=a", "wants: missing required arguments: first=INTEGER third=A|B"),
+    "missing": (
+        "wants",
+        "second=a",
+        "wants: missing required arguments: first=INTEGER third=A|B",
+    ),
     "no integer": ("everything", "whole=many", "whole: expected integer, got 'many'"),
     "a part": ("everything", "whole=1.5", "whole: expected integer, got '1.5'"),
     "no number": ("everything", "number=many", "number: expected number, got 'many'"),
     "no boolean": ("everything", "flag=1", "flag: expected boolean, got '1'"),
-    "neither": ("everything", "maybe=many", "maybe: expected integer or null, got 'many'"),
+    "neither": (
+        "everything",
+        "maybe=many",
+        "maybe: expected integer or null, got 'many'",
+    ),
     "no choice": (
         "everything",
         "units=metrik",
@@ -187,7 +195,9 @@ def test_a_value_may_be_what_a_file_holds(tmp_path):
     (tmp_path / "a.json").write_text('{"x": 1}', encoding="utf-8")
     (tmp_path / "binary").write_bytes(b"\xff\0")
     tool = TOOLS["everything"]
-    assert read_arguments(tool, [f"text=@{tmp_path}/a.txt"]) == {"text": "line 1\nliné 2\n"}
+    assert read_arguments(tool, [f"text=@{tmp_path}/a.txt"]) == {
+        "text": "line 1\nliné 2\n"
+    }
     assert read_arguments(tool, [f"at=@{tmp_path}/a.json"]) == {"at": {"x": 1}}
     assert read_arguments(tool, [f"text:=@{tmp_path}/a.json"]) == {"text": {"x": 1}}
     assert read_arguments(tool, ['text:="@nobody"']) == {"text": "@nobody"}

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import signal
 import sys
 from collections.abc import Sequence
 from urllib.parse import urlsplit
@@ -29,6 +28,9 @@ _HINTS = {
     "Nothing is served under this path": "; most endpoints are at a URL ending in /mcp",
 }
 
+# signal.SIGPIPE, which Windows does not have.
+_SIGPIPE = 13
+
 
 def main(given: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
@@ -45,7 +47,7 @@ def main(given: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader has closed its end, as in `| head`. Python flushes again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
+        return 128 + _SIGPIPE
 
 
 def _main(words: list[str]) -> int:

@@ -141,8 +141,8 @@ def _encode_error(server: Server, request: Request, error: ProtocolError) -> byt
 def _representative(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return what to tell the client about a group of failures.
 
-    These are open questions if all failures are, or else the messages of all tool errors
-    if all are. Otherwise it is the group itself, which the client does not see.
+    That is an open question if all failures are, or the messages of all tool errors if
+    all are. Otherwise it is the group itself, which the client does not see.
     """
     failures = _leaves(group)
     if len(failures) == 1:

@@ -224,7 +224,7 @@ class Limiter:
 
 
 def _extra_keys(request: Request) -> Sequence[Hashable]:
-    """Return the keys that count a request, in addition to the total and its own one."""
+    """Return the keys to count a request by, in addition to the total."""
     is_lasting = request.conversation.is_lasting
     if request.call.method == LISTENS:
         own = request.conversation if is_lasting else sender(request)

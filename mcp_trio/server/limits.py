@@ -5,7 +5,7 @@ queued.
 """
 
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -39,12 +39,13 @@ class Rate(NamedTuple):
         return f"{self.number:,} {name}"
 
 
-def read_rate(text: Any, where: str = "a rate") -> Rate:
-    """Parse a rate such as "10/s:50". Raises ValueError."""
+def read_rate(text: object, where: str = "") -> Rate:
+    """Parse a rate such as "10/s:50". Raises ValueError, which begins with `where`."""
     found = _RATE.fullmatch(text) if isinstance(text, str) else None
     if found is None:
-        expected = "'10/s', '100/m' or '1000/h', with a burst '10/s:50'"
-        raise ValueError(f"{where} wants {expected}, not {text!r}")
+        forms = "'10/s', '100/m' or '1000/h', or '10/s:50' with a burst"
+        prefix = f"{where}: " if where else ""
+        raise ValueError(f"{prefix}expected {forms}, got {text!r}")
     number, unit, burst = found.groups()
     return Rate(int(number), unit, int(burst or number))
 
@@ -93,18 +94,19 @@ def must_be_limits(
         read_rate(rate, f"{where}(rate)")
     for name, count in counts.items():
         if count is not None and (type(count) is not int or count < 1):
-            what = f"{where}({name})"
-            raise ValueError(f"{what} wants a whole number, at least 1, not {count!r}")
+            raise ValueError(
+                f"{where}({name}): expected a whole number of at least 1, got {count!r}"
+            )
 
 
-def must_be_seconds(given: Any, what: str, *, besides: Any = None) -> None:
-    """Raise ValueError unless a duration is a positive number or `besides`."""
+def must_be_seconds(given: object, what: str, *, also: float | None = None) -> None:
+    """Raise ValueError unless a duration is a positive number, or equal to `also`."""
     if not isinstance(given, bool):
-        if given == besides:
+        if given == also:
             return
         if isinstance(given, int | float) and given > 0:
             return
-    raise ValueError(f"{what} wants a positive number of seconds, not {given!r}")
+    raise ValueError(f"{what}: expected a positive number of seconds, got {given!r}")
 
 
 def busy(most: int, what: str) -> TooManyCalls:

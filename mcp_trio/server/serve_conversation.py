@@ -74,9 +74,9 @@ async def execute_batch(
 class ConversationSource:
     """The messages of one client, or the events of one batch, as work for a runner.
 
-    Most requests run in the reader's turn. If a tool waited when it was last called, its
-    next call begins in a task of its own: passing on the reader's role for each such
-    call would cost more. Requests begin in the order of their messages.
+    Most requests run in the reader's turn. If a tool waited when it was last called,
+    its next call begins in a task of its own: passing on the reader's role for each
+    such call would cost more. Requests begin in the order of their messages.
     """
 
     def __init__(

@@ -31,8 +31,8 @@ class WorkerThreads:
     """Runs calls in trio's threads.
 
     A thread that has finished a call takes the next one itself, without going through
-    the loop. trio hands each call to a thread and waits for it separately, which is most
-    of the cost of a short call.
+    the loop. trio hands each call to a thread and waits for it separately, which is
+    most of the cost of a short call.
     """
 
     def __init__(self, most: int) -> None:
@@ -48,8 +48,8 @@ class WorkerThreads:
     async def run(self, call: Callable[[], Any]) -> Any:
         """Run a call in a thread and return its result.
 
-        A call cannot be stopped. If this is cancelled, the call is abandoned and ends by
-        itself. Raises TooManyCalls if too many are waiting or were abandoned.
+        A call cannot be stopped. If this is cancelled, the call is abandoned and ends
+        by itself. Raises TooManyCalls if too many are waiting or were abandoned.
         """
         if self._calls >= self._most:
             raise busy(self._most, "blocking calls")
