@@ -16,7 +16,7 @@ import pytest
 import trio
 
 import mcp_trio
-from mcp_trio.cli.command import COMMANDS
+from mcp_trio.cli.commands import COMMANDS
 from mcp_trio.cli.main import main, report
 from mcp_trio.client.target import connect
 from mcp_trio.load_spec import UsageError

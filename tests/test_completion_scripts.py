@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 from test_cli import ENVIRONMENT, PATIENCE, ROOT, folder, here  # noqa: F401  (fixtures)
 
-from mcp_trio.cli.command import COMMANDS
+from mcp_trio.cli.commands import COMMANDS
 from mcp_trio.cli.completion import SCRIPTS, completed
 from mcp_trio.cli.options import Parser
 
@@ -22,7 +22,7 @@ FLAGS_OF_CALL = ["--help", "--json", "--revision"]
 @pytest.fixture
 def complete(here):
     """The words that the last one of a line may become; a blank at the end begins a new one."""
-    return lambda line: completed(line.split(" "))
+    return lambda line: completed(COMMANDS, line.split(" "))
 
 
 def test_commands_are_completed(complete):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 
 from ..load_spec import UsageError, load
-from .command import COMMANDS
+from .command import Command
 from .options import Parser, looks_like_url, one_of
 
 SCRIPTS = {
@@ -74,29 +74,32 @@ def completion(options: argparse.Namespace) -> int:
     """
     if not options.command:
         print(SCRIPTS[options.shell], end="")
-    for word in completed(options.command):
+    for word in completed(options.commands, options.command):
         print(word)
     return 0
 
 
-def completed(words: list[str]) -> list[str]:
+def completed(commands: Mapping[str, Command], words: list[str]) -> list[str]:
     """Return the words that the last one may become; none if it may be a file."""
     if not words:
         return []
     *before, last = words
-    return [word for word in _candidates(before, last) if word.startswith(last)]
+    candidates = _candidates(commands, before, last)
+    return [word for word in candidates if word.startswith(last)]
 
 
-def _candidates(before: list[str], last: str) -> list[str]:
+def _candidates(
+    commands: Mapping[str, Command], before: list[str], last: str
+) -> list[str]:
     if not before and not last.startswith("-"):
-        return list(COMMANDS)
+        return list(commands)
     name = "run"
     if before and not before[0].startswith("-"):
         name = before[0]
-    if name not in COMMANDS or "--" in before:
+    if name not in commands or "--" in before:
         return []
     parser = Parser()
-    COMMANDS[name].add_arguments(parser)
+    commands[name].add_arguments(parser)
     options = parser.known_options
     if before and _takes_value(options, before[-1]):
         return list(getattr(options[before[-1]].type, "words", ()))

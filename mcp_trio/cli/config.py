@@ -18,7 +18,7 @@ from .host_file import put_entry
 from .options import DEMO, PROG, SPEC_HELP, Parser, looks_like_url, one_of
 
 
-class Host(Struct, frozen=True):
+class HostFormat(Struct, frozen=True):
     """How a host is configured."""
 
     # The end of the path of its configuration file.
@@ -33,18 +33,18 @@ class Host(Struct, frozen=True):
 
 
 HOSTS = {
-    "claude-desktop": Host("claude_desktop_config.json", url_key=""),
-    "claude-code": Host(
+    "claude-desktop": HostFormat("claude_desktop_config.json", url_key=""),
+    "claude-code": HostFormat(
         ".mcp.json", with_command={"type": "stdio"}, with_url={"type": "http"}
     ),
-    "cursor": Host(".cursor/mcp.json", with_command={"type": "stdio"}),
-    "vscode": Host(
+    "cursor": HostFormat(".cursor/mcp.json", with_command={"type": "stdio"}),
+    "vscode": HostFormat(
         ".vscode/mcp.json",
         key="servers",
         with_command={"type": "stdio"},
         with_url={"type": "http"},
     ),
-    "windsurf": Host("mcp_config.json", url_key="serverUrl"),
+    "windsurf": HostFormat("mcp_config.json", url_key="serverUrl"),
 }
 DEFAULT_HOST = "claude-desktop"
 

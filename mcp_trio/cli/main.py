@@ -16,7 +16,7 @@ import trio
 
 from ..load_spec import UsageError, did_you_mean, what_and_where
 from ..server.app import LIFESPAN_FAILED
-from .command import COMMANDS
+from .commands import COMMANDS
 from .options import PROG, Parser, leaves, looks_like_url
 
 # What to do next, by words in an error message of a server.
@@ -84,6 +84,8 @@ def _run_command(name: str, words: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_arguments(parser)
+    # For `completion`, which knows the options of every command.
+    parser.set_defaults(commands=COMMANDS)
     # What follows `--` is the command line of a server.
     end = words.index("--") if "--" in words else len(words)
     options = parser.parse_intermixed_args(words[:end])
