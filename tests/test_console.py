@@ -770,7 +770,7 @@ def test_a_port_that_is_taken_is_told_in_a_line(
         assert main(["run", "--console", str(taken.getsockname()[1])]) == 2
     lines = capfd.readouterr().err.splitlines()
     assert len(lines) == 1
-    assert "is taken already" in lines[0]
+    assert "the port is in use" in lines[0]
 
 
 @pytest.mark.parametrize("flag", [True, False])
