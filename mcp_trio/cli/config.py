@@ -100,13 +100,13 @@ def config_arguments(parser: Parser) -> None:
 
 def config(options: argparse.Namespace) -> int:
     """Print an entry for a server, or add it to a host's file."""
-    _check(options)
     host_name = options.host or _host_of_file(options.into)
+    _check(options, host_name)
     host = HOSTS[host_name]
-    if options.http:
-        entry = _entry_with_url(options.http, host_name)
     name = _name(options)
-    if not options.http:
+    if options.http:
+        entry = host.with_url | {host.url_key: options.http}
+    else:
         entry = host.with_command | _entry_with_command(options.spec, options.env)
     if options.into is None:
         whole = {host.key: {name: entry}}
@@ -148,7 +148,7 @@ def _other_hosts(key: str) -> dict[str, str]:
     return found
 
 
-def _check(options: argparse.Namespace) -> None:
+def _check(options: argparse.Namespace, host_name: str) -> None:
     """Raise UsageError for options that make no sense."""
     if options.command:
         raise UsageError(
@@ -165,6 +165,11 @@ def _check(options: argparse.Namespace) -> None:
             raise UsageError(
                 "--http: expected a URL such as http://127.0.0.1:8000/mcp, got "
                 f"{options.http!r}"
+            )
+        if not HOSTS[host_name].url_key:
+            raise UsageError(
+                f"--http: the file of {host_name} cannot hold a URL; give a SPEC to "
+                "start, or add the URL in its settings for connectors"
             )
         if options.env:
             raise UsageError(
@@ -189,16 +194,6 @@ def _load_name(spec: str | None) -> str:
         server = load(DEMO if spec is None else spec)
     words = re.sub(r"[^\w-]+", "-", server.info.name, flags=re.ASCII)
     return words.strip("-")
-
-
-def _entry_with_url(url: str, name: str) -> Json:
-    host = HOSTS[name]
-    if not host.url_key:
-        raise UsageError(
-            f"--http: the file of {name} cannot hold a URL; give a SPEC to start, or "
-            "add the URL in its settings for connectors"
-        )
-    return host.with_url | {host.url_key: url}
 
 
 def _entry_with_command(spec: str | None, variables: list[tuple[str, str]]) -> Json:

@@ -32,5 +32,5 @@ class NotAMessage(Exception):
     def __init__(self, received: bytes) -> None:
         shown = received[:60].decode(errors="replace")
         super().__init__(
-            f"what answered is no MCP server: it wrote {shown!r}, which is not JSON-RPC"
+            f"this is not an MCP server: it wrote {shown!r}, which is not JSON-RPC"
         )

@@ -214,11 +214,11 @@ def test_progress_is_no_answer(folder: Path) -> None:
     [
         (
             ["--", sys.executable, "-c", ECHOES],
-            "what answered is no MCP server: it sends back what it gets",
+            "this is not an MCP server: it sends back what it receives",
         ),
         (
             ["--", sys.executable, "-c", TALKS],
-            "what answered is no MCP server: it sent b'hello'",
+            "this is not an MCP server: it sent b'hello'",
         ),
         (["--", sys.executable, "-c", ENDS], "the server has ended the conversation"),
         (
@@ -356,12 +356,12 @@ def test_a_trace_in_which_the_server_asks_is_no_load() -> None:
     )
     with pytest.raises(
         UsageError,
-        match=r"t.jsonl is no load: the server asks for elicitation/create in it",
+        match=r"t.jsonl cannot be used as a load: the server sends elicitation/create requests in it",
     ):
         recorded(trace(asks(1), asked, answers(1)), OLDER)
     with pytest.raises(
         UsageError,
-        match=r"t.jsonl is no load: there is no request in it that was answered",
+        match=r"t.jsonl cannot be used as a load: no request in it was answered",
     ):
         recorded(trace(asks(1)), OLDER)
 
@@ -594,7 +594,7 @@ def test_what_is_no_http_is_told() -> None:
         with accepted(listener) as server:
             wire.write(ASKED)
             server.sendall(b"hello\r\n")
-            with pytest.raises(UsageError, match="what answered is no HTTP"):
+            with pytest.raises(UsageError, match="the response is not HTTP"):
                 read_when_there(wire)
         wire.close()
 
@@ -611,7 +611,7 @@ def test_a_websocket_that_is_refused_is_told(folder: Path) -> None:
         answering.start()
         with pytest.raises(
             UsageError,
-            match="there is no WebSocket: the server answers with status 404",
+            match="the server rejected the WebSocket handshake with status 404",
         ):
             WebSocketLoadConnection(f"ws://{place}/mcp")
         answering.join()

@@ -398,7 +398,7 @@ MISTAKES = {
     ),
     "inspect: no MCP server": (
         ("inspect", "--", "echo", "hello"),
-        ["no MCP server", "not JSON"],
+        ["not an MCP server", "not JSON"],
     ),
     "call: nothing": (
         ("call",),

@@ -332,7 +332,7 @@ MISTAKES = {
     ),
     "a number for a server": (
         "inspect -- echo 5",
-        "what answered is no MCP server: it wrote '5', which is not JSON-RPC",
+        "this is not an MCP server: it wrote '5', which is not JSON-RPC",
     ),
     "what sends all back": (
         "inspect -- cat",

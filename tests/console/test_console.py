@@ -267,7 +267,7 @@ async def test_an_address_for_others_has_to_be_given_and_is_warned_of(
             partial(serve_console, server, "0.0.0.0", 0, stopping=stopping)
         )
         nursery.cancel_scope.cancel()
-    assert "others can come" in capsys.readouterr().err
+    assert "other machines can reach" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
