@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from ..bench.report import Report, chart
 from ..bench.target import BenchTarget, reach, recorded, request
 from ..bench.transports import LoadRequest
 from ..client.target import is_url, transport_of
+from ..load_spec import UsageError
 from ..trace.format import Trace, read
 from .arguments import find_tool, read_arguments
 from .options import (
@@ -83,6 +85,8 @@ def bench(options: argparse.Namespace) -> int:
 
     The exit code is 1 if calls failed.
     """
+    if options.svg and find_spec("matplotlib") is None:
+        raise UsageError("--svg needs: pip install 'mcp_trio[charts]'")
     plan = _plan(options)
     total = len(plan.numbers) * plan.seconds * (1 + WARM_UP)
     spent = 0.0

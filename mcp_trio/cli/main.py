@@ -57,7 +57,7 @@ def _main(words: list[str]) -> int:
         return 0
     if first == "--version":
         words = ["version"]
-    elif not first or first.startswith("-"):
+    elif not words or first.startswith("-"):
         words = ["run", *words]
     try:
         return _run_command(words[0], words[1:])

@@ -11,6 +11,7 @@ import os
 import sys
 from contextlib import nullcontext
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -35,6 +36,7 @@ def run(options: argparse.Namespace) -> int:
     _check_target(options)
     fill_from_environment(options)
     settle_places(options)
+    _check_extras(options)
     _set_up_logging(options)
     if options.reload:
         # A cached file would be stale if the source changes twice within a second and
@@ -59,6 +61,19 @@ def _check_target(options: argparse.Namespace) -> None:
             f"run: expected a SPEC, got a URL; to inspect it, run: "
             f"{PROG} inspect {options.spec}"
         )
+
+
+def _check_extras(options: argparse.Namespace) -> None:
+    """Raise UsageError if an option needs a library that is not installed."""
+    if options.console:
+        _require("--console", "quart_trio", extra="console")
+    if options.http and options.http_engine == "hypercorn":
+        _require("--http-engine hypercorn", "hypercorn", extra="http2")
+
+
+def _require(option: str, library: str, *, extra: str) -> None:
+    if find_spec(library) is None:
+        raise UsageError(f"{option} needs: pip install 'mcp_trio[{extra}]'")
 
 
 def _set_up_logging(options: argparse.Namespace) -> None:

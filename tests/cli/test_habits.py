@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from contextlib import suppress
 
@@ -353,6 +354,30 @@ def test_a_mistake_is_told_with_what_to_type_instead(here, folder, line, says):
     assert (code, out.replace("printed at import\n", "")) == (2, "")
     (told,) = [line for line in err.splitlines() if " at import" not in line]
     assert says in told
+
+
+EXTRAS = {
+    "run server.py --console 0": ("quart_trio", "--console", "console"),
+    "run server.py --http 0 --http-engine hypercorn": (
+        "hypercorn",
+        "--http-engine hypercorn",
+        "http2",
+    ),
+    "run server.py --reload": ("watchfiles", "--reload", "reload"),
+    "bench server.py --svg chart.svg": ("matplotlib", "--svg", "charts"),
+}
+
+
+@pytest.mark.parametrize(("line", "needs"), EXTRAS.items(), ids=EXTRAS)
+def test_a_missing_extra_is_named_with_the_command_that_installs_it(
+    here, monkeypatch, line, needs
+):
+    library, option, extra = needs
+    monkeypatch.setitem(sys.modules, library, None)
+    code, out, err = here(*line.split())
+    assert (code, out.replace("printed at import\n", "")) == (2, "")
+    told = err.splitlines()[-1]
+    assert told == f"mcp-trio: error: {option} needs: pip install 'mcp_trio[{extra}]'"
 
 
 PORTS = (
