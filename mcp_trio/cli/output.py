@@ -68,7 +68,11 @@ def bar() -> Iterator[ShowProgress]:
         def show(done: float, total: float | None, what: str) -> None:
             far = f"{done:.4g}" if total is None else f"{done:.4g}/{total:.4g}"
             text = f"{far} {_printable(what)}"
-            progress.update(task, completed=done, total=total, description=text)
+            # The first state is drawn at once, later ones ten times a second.
+            is_first = not progress.tasks[task].description
+            progress.update(
+                task, completed=done, total=total, description=text, refresh=is_first
+            )
 
         yield show
 
