@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ..load_spec import UsageError
 from ..protocol.revisions import PROFILES
 from .log_format import FORMATTERS
-from .options import SPEC_HELP, Parser, address, one_of, rate, seconds, timeout
+from .options import PROG, SPEC_HELP, Parser, address, one_of, rate, seconds, timeout
 
 HTTP_ENGINES = ("native", "hypercorn")
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -142,6 +142,8 @@ def run_arguments(parser: Parser) -> None:
         f"{parser.description}\n"
         "Every option can also be set in the environment, as MCP_TRIO_<NAME>."
     )
+    # argparse would make it of all options, which takes as long as parsing them.
+    parser.usage = f"{PROG} run [OPTION...] [SPEC]"
     parser.add_argument("spec", nargs="?", metavar="SPEC", help=SPEC_HELP)
     for name, help in SWITCHES.items():
         parser.add_argument(_flag(name), action="store_true", help=help)
