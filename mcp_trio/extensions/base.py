@@ -14,8 +14,9 @@ An extension is a subclass that names itself and decorates its methods:
 
     server = Server("clock", extensions=[Clock()])
 
-The server advertises it, checks that the client has declared it, and decodes the params.
-Other methods of `Extension` are hooks: a subclass overrides those that it needs.
+The server advertises it, checks that the client has declared it, and decodes the
+params. Other methods of `Extension` are hooks: a subclass overrides those that it
+needs.
 """
 
 import re
@@ -48,7 +49,8 @@ from ..server.request import Request
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 
-# A prefix of labels with dots between them, a slash, and a name, as for keys of `_meta`.
+# A prefix of labels with dots between them, a slash, and a name, as for keys of
+# `_meta`.
 _LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _IDENTIFIER = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/{_NAME}")
@@ -57,6 +59,10 @@ _IDENTIFIER = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/{_NAME}")
 _OF_REVISIONS = frozenset().union(
     *(revision.requests | revision.tells for revision in REVISIONS)
 )
+
+
+# The attribute of a function that the decorator `method` sets.
+_MARK = "__mcp_method__"
 
 
 class _Declared(Struct):
@@ -74,12 +80,12 @@ def method(name: str, *, named_by: str | None = None) -> Callable[[F], F]:
     result: a Struct or a dictionary, or None for an empty result. A result that is
     larger than `Limits.max_result` is an error, unless it is encoded already.
 
-    `named_by` is the parameter that HTTP clients repeat in the header `Mcp-Name`, by its
-    name on the wire.
+    `named_by` is the parameter that HTTP clients repeat in the header `Mcp-Name`, by
+    its name on the wire.
     """
 
     def register(function: F) -> F:
-        function.__mcp_method__ = _Declared(name, named_by)  # type: ignore[attr-defined]
+        setattr(function, _MARK, _Declared(name, named_by))
         return function
 
     return register
@@ -208,13 +214,15 @@ class Extension:
     # For subclasses
 
     def declared(self, request: Request) -> Json | None:
-        """Return the client's settings for this extension; None if it has not declared it."""
+        """Return the client's settings, or None if it has not declared this."""
         assert self.server.extensions is not None
         return self.server.extensions.declared(request).get(self.identifier)
 
-    def encode_result(self, revision: Revision, result: Any) -> bytes:
+    def encode_result(self, revision: Revision, result: object) -> bytes:
         """Encode a result with the fields of every result in this revision."""
-        shaped = to_builtins(result) if isinstance(result, Struct) else result or {}
+        shaped = to_builtins(result) if isinstance(result, Struct) else result
+        if shaped is None:
+            shaped = {}
         if not isinstance(shaped, dict):
             raise TypeError(
                 f"extension {self.identifier!r}: a result is a Struct, a dictionary or "
@@ -268,7 +276,7 @@ class Extension:
             settle=self._overridden("settle"),
         )
 
-    def _overridden(self, hook: str) -> Any:
+    def _overridden(self, hook: str) -> Any:  # noqa: ANN401 (hooks differ)
         """Return a hook, or None if the subclass does not have it."""
         if getattr(type(self), hook) is getattr(Extension, hook):
             return None
@@ -298,7 +306,7 @@ def _declared_methods(cls: type) -> dict[str, tuple[str, _Declared]]:
     """Return the methods on the wire that a class declares, with their attributes."""
     found = {}
     for attribute in dir(cls):
-        declared = getattr(getattr(cls, attribute, None), "__mcp_method__", None)
+        declared = getattr(getattr(cls, attribute, None), _MARK, None)
         if isinstance(declared, _Declared):
             found[declared.name] = (attribute, declared)
     return found

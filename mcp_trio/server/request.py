@@ -54,6 +54,6 @@ class Request(Struct, eq=False):
         return self.ended or (self.scope is not None and self.scope.cancel_called)
 
     def tell(self, method: str, params: Json) -> None:
-        """Send a notification about this request, unless it has ended or was cancelled."""
+        """Send a notification about this request, unless it is over."""
         if not self.is_over:
             self.conversation.tell(method, params, self.channel, self.call.revision)

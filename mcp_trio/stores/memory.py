@@ -68,7 +68,7 @@ class MemorySubscription:
 
 
 class MemoryStore:
-    """A store that ends with its process. Nothing in it waits for anything but others."""
+    """A store that ends with its process. It waits for nothing but what others do."""
 
     is_shared = False
 

@@ -78,8 +78,8 @@ class Durations(Struct, frozen=True):
 class Executor:
     """The tasks of one server in this process.
 
-    Every task goes through the queue in the store, from which each process takes as many
-    as it has slots. `on_change` is called with each task that has changed.
+    Every task goes through the queue in the store, from which each process takes as
+    many as it has slots. `on_change` is called with each task that has changed.
     """
 
     def __init__(
@@ -352,7 +352,7 @@ class Executor:
     def _request_of(self, record: TaskRecord) -> Request:
         """Return the request of a task, as it was when the task was created."""
         revision = self._server.revisions.stateless[record.revision]
-        params = protocol_params.decode("tools/call", record.params)
+        params = protocol_params.decode_params("tools/call", record.params)
         principal = None
         if record.principal is not None:
             principal = record.principal.restored()

@@ -50,8 +50,8 @@ class Tasks(Extension):
     to `Server(extensions=[Tasks(...)])`.
 
     `slots` is the number of tasks that this process works on at a time; others wait.
-    `ttl` and `poll_interval` are for tools that have none of their own, and `most_ttl` is
-    the longest that a task is kept. One client may have `most_tasks` that have not
+    `ttl` and `poll_interval` are for tools that have none of their own, and `most_ttl`
+    is the longest that a task is kept. One client may have `most_tasks` that have not
     expired, and those may hold `most_bytes`. Durations are in seconds.
     """
 

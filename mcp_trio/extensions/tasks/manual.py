@@ -6,6 +6,7 @@ from typing import Any
 import outcome
 import trio
 
+from ...server.client_requests import Question
 from ...server.extension_points import Proceed
 from ...server.request import Request
 from .record import TaskRecord
@@ -67,7 +68,7 @@ class ManualCall:
         if self.task is not None:
             await self.task.report(message)
 
-    async def all(self, *questions: Any) -> list[Any]:
+    async def all(self, *questions: Question[Any]) -> list[Any]:
         """Ask the client as a task does."""
         assert self.task is not None
         return await self.task.all(*questions)

@@ -47,8 +47,8 @@ class TaskRecord(Struct, omit_defaults=True):
     """One task. Times are in seconds since 1970, durations in seconds.
 
     `params` are those of the `tools/call` that created it, with its `_meta`.
-    `questions` are those that the client has not answered, `answers` those of its answers
-    that the tool has not taken. `asked` are the keys of all questions so far.
+    `questions` are those that the client has not answered, `answers` those of its
+    answers that the tool has not taken. `asked` are the keys of all questions so far.
     """
 
     id: str

@@ -1,6 +1,6 @@
 """A tool that runs as a task in this process."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 from msgspec import Raw, json
@@ -13,12 +13,14 @@ from .record import TaskRecord
 from .records import TaskRecords
 from .slots import Slot
 
+T = TypeVar("T")
+
 
 class RunningTask:
     """A task while this process runs it. The tool's context uses it.
 
-    `scope` surrounds the tool. `reason` says why this process has cancelled it, which is
-    None if the client has.
+    `scope` surrounds the tool. `reason` says why this process has cancelled it, which
+    is None if the client has.
     """
 
     has_started = True
@@ -145,7 +147,7 @@ def _unused_key(question: Question[Any], asked: list[str]) -> str:
     return key
 
 
-def _read(question: Question[Any], answer: Raw) -> Any:
+def _read(question: Question[T], answer: Raw) -> T:
     try:
         return question.read(answer)
     except (ValueError, RecursionError) as problem:
