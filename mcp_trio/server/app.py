@@ -67,6 +67,8 @@ class Server(Generic[StateT]):
     # Called with every message of the conversations that begin from now on.
     on_message: MessageObserver | None = None
     is_running = False
+    # How many tasks this process works on at a time; None: as the extension says.
+    task_slots: int | None = None
     # None if the server has no extensions; most servers have none.
     extensions: ExtensionPoints | None = None
 

@@ -914,6 +914,24 @@ async def test_so_many_tasks_run_at_a_time_and_others_wait(
     assert most == 2
 
 
+async def test_the_server_can_be_given_another_number_of_slots(
+    autojump_clock: MockClock,
+) -> None:
+    server = asking_server()
+    server.task_slots = 1
+
+    @server.tool(task="optional")
+    async def job() -> str:
+        await trio.sleep(10)
+        return "done"
+
+    async with joined(server) as client:
+        began = trio.current_time()
+        for id in [await create(client, "job") for _ in range(3)]:
+            await ended(client, id)
+    assert trio.current_time() - began >= 30
+
+
 async def test_a_task_that_waits_for_its_client_takes_no_slot(
     autojump_clock: MockClock,
 ) -> None:

@@ -97,6 +97,7 @@ class Executor:
         self._store = store
         self._ledger = ledger
         self._durations = durations
+        self._slot_count = slots
         self._slots = Slots(slots)
         self._on_change = on_change
         self._nursery: trio.Nursery | None = None
@@ -115,6 +116,7 @@ class Executor:
     async def running(self) -> AsyncIterator[None]:
         """Run tasks for as long as this is entered."""
         self._is_stopping = False
+        self._slots = Slots(self._server.task_slots or self._slot_count)
         async with (
             self._store.subscribe(CHANGED) as changes,
             trio.open_nursery() as nursery,
