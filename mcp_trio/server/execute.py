@@ -2,8 +2,10 @@
 
 import logging
 import secrets
+from collections.abc import Coroutine
 from math import inf
 from time import perf_counter
+from typing import Any
 
 import trio
 
@@ -29,8 +31,33 @@ log = logging.getLogger("mcp_trio")
 STOPS = (trio.Cancelled, KeyboardInterrupt)
 
 
-async def execute(server: Server, request: Request) -> bytes:
+def execute(server: Server, request: Request) -> Coroutine[Any, Any, bytes]:
     """Carry out a request. Whatever fails in it becomes its reply, and goes no further."""
+    running = _execute(server, request)
+    if server.request_observers:
+        return _observed(server, request, running)
+    return running
+
+
+async def _observed(
+    server: Server, request: Request, running: Coroutine[Any, Any, bytes]
+) -> bytes:
+    """Carry out a request, and tell the observers when it begins and ends."""
+    observers = server.request_observers
+    began = perf_counter()
+    for observer in observers:
+        observer.began(request)
+    try:
+        return await running
+    finally:
+        seconds = perf_counter() - began
+        if request.scope is not None and request.scope.cancel_called:
+            request.outcome = "cancelled"
+        for observer in reversed(observers):
+            observer.ended(request, seconds)
+
+
+async def _execute(server: Server, request: Request) -> bytes:
     call = request.call
     try:
         # A request has its entry already if it began in a task of its own.
@@ -45,6 +72,7 @@ async def execute(server: Server, request: Request) -> bytes:
     except STOPS as stop:
         if _is_stale(stop):
             return _reply_to_failure(server, request, stop)
+        request.outcome = "cancelled"
         raise
     except BaseExceptionGroup as group:
         stop_group, failures = group.split(STOPS)
@@ -52,6 +80,7 @@ async def execute(server: Server, request: Request) -> bytes:
             return _reply_to_failure(server, request, group)
         if failures is not None:
             log.error("%s failed while it was stopped", call.method, exc_info=failures)
+        request.outcome = "cancelled"
         raise stop_group from None
     except BaseException as failure:  # even sys.exit() ends only its own request
         return _reply_to_failure(server, request, failure)
@@ -98,11 +127,16 @@ def _reply_to_failure(
         if isinstance(failure, Unanswered):
             return jsonrpc.encode_result(request.call.id, failure.result())
         if isinstance(failure, ToolError | AskFailed):
+            is_late = isinstance(failure, TimedOut)
+            request.outcome = "timeout" if is_late else "tool_error"
             return _reply_to_tool_error(server, request, failure)
         if isinstance(failure, ProtocolError):
+            is_ours = failure.kind is InternalError
+            request.outcome = "error" if is_ours else "refused"
             return _encode_error(server, request, failure)
     except Exception as problem:  # its data is not JSON, or str() of it fails
         failure = problem
+    request.outcome = "error"
     reference = secrets.token_hex(4)
     server.event_log.failed(request, reference, failure)
     error = InternalError(f"Internal error (reference {reference})")
