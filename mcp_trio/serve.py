@@ -4,7 +4,7 @@ import gc
 import signal
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import nullcontext
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -48,7 +48,26 @@ class Server(app.Server[StateT]):
     `lifespan` is an async generator function that yields once, for example a database
     connection: see `Server.lifespan`. In `Server[State]`, `State` is the type of the
     yielded value.
+
+    `telemetry` reports requests to OpenTelemetry. It needs the extra `otel`.
     """
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Accept conversations, within the lifespan, for as long as this is entered.
+
+        Entering it again while the server runs does nothing. The first to enter must
+        leave last.
+        """
+        if not self.telemetry or self.is_running:
+            async with super().running():
+                yield
+            return
+        from .telemetry import observing  # loads opentelemetry
+
+        with observing(self):
+            async with super().running():
+                yield
 
     async def serve(
         self,

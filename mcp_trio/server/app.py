@@ -85,13 +85,10 @@ class Server(Generic[StateT]):
             | Callable[..., AbstractAsyncContextManager[StateT]]
             | None
         ) = None,
+        telemetry: bool = False,
     ) -> None:
         _check_name(name)
-        _check_type("instructions", instructions, str | None)
-        _check_type("secret", secret, str | bytes | None)
-        _check_type("limits", limits, Limits | None)
-        must_be_seconds(timeout, "Server(timeout)")
-        must_be_seconds(grace, "Server(grace)", besides=0)
+        _check_options(instructions, secret, limits, timeout, grace)
         self.info = Implementation(
             name, version, title, description, icons, website_url
         )
@@ -108,6 +105,7 @@ class Server(Generic[StateT]):
         self.grace = grace
         self.is_running = False
         self.on_message = None
+        self.telemetry = telemetry
         # The first one is outermost. None of them costs nothing.
         self.middleware_stack: tuple[Middleware, ...] = ()
         # Told when each request begins and ends. None of them costs nothing.
@@ -615,6 +613,20 @@ def _check_name(name: object) -> None:
         raise TypeError(
             f"Server(name) wants a string, not {name!r}; tools go on with @server.tool"
         )
+
+
+def _check_options(
+    instructions: object,
+    secret: object,
+    limits: object,
+    timeout: float | None,
+    grace: float,
+) -> None:
+    _check_type("instructions", instructions, str | None)
+    _check_type("secret", secret, str | bytes | None)
+    _check_type("limits", limits, Limits | None)
+    must_be_seconds(timeout, "Server(timeout)")
+    must_be_seconds(grace, "Server(grace)", besides=0)
 
 
 def _check_type(option: str, value: object, expected: Any) -> None:

@@ -79,7 +79,7 @@ async def call_tool(server: Server, request: Request) -> bytes:
     params = request.call.params
     revision = request.call.revision
     tool = server.tools.find(params.name, request.principal)
-    request.tool_name = tool.name
+    request.target = tool.name
     limiter = server.limiter
     if limiter.total or limiter.rate or tool.is_limited:
         limiter.admit(request, tool)
@@ -145,6 +145,7 @@ async def get_prompt(server: Server, request: Request) -> bytes:
     params = request.call.params
     revision = request.call.revision
     prompt = server.prompts.find(params.name)
+    request.target = prompt.name
     server.limiter.check(request)
     if server.middleware_stack:
         filled = await fill_with_middleware(server.middleware_stack, request, prompt)

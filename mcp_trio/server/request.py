@@ -47,7 +47,7 @@ class Request(Struct, eq=False):
     error: ProtocolError | None = None  # the error in the reply, if it is one
     limited_tool: str | None = None  # the tool whose own limit counts this request
     outcome: Outcome = "ok"
-    tool_name: str = ""  # the tool that is called, once the server has found it
+    target: str = ""  # the tool or the prompt, once the server has found it
     state: dict[str, Any] | None = None  # what middleware hands down, if there is any
 
     def tell(self, method: str, params: Json) -> None:

@@ -60,7 +60,7 @@ class Metrics:
         """Count a request that has ended."""
         self.in_flight -= 1
         method = request.call.method
-        tool = request.tool_name
+        tool = request.target if method == "tools/call" else NO_TOOL
         series = self._series.get((method, tool))
         if series is None:
             series = self._add_series(method, tool)
