@@ -2,10 +2,8 @@
 
 import logging
 import secrets
-from collections.abc import Coroutine
 from math import inf
 from time import perf_counter
-from typing import Any
 
 import trio
 
@@ -21,7 +19,7 @@ from .app import Server
 from .event_log import SLOW
 from .exceptions import AskFailed, TimedOut, ToolError, Unanswered
 from .handlers import HANDLERS
-from .request import Request
+from .request import Request, RequestObserver
 from .runner import Rest
 from .truncate import truncate_text
 
@@ -31,34 +29,15 @@ log = logging.getLogger("mcp_trio")
 STOPS = (trio.Cancelled, KeyboardInterrupt)
 
 
-def execute(server: Server, request: Request) -> Coroutine[Any, Any, bytes]:
+async def execute(server: Server, request: Request) -> bytes:
     """Carry out a request. Whatever fails in it becomes its reply, and goes no further."""
-    running = _execute(server, request)
-    if server.request_observers:
-        return _observed(server, request, running)
-    return running
-
-
-async def _observed(
-    server: Server, request: Request, running: Coroutine[Any, Any, bytes]
-) -> bytes:
-    """Carry out a request, and tell the observers when it begins and ends."""
-    observers = server.request_observers
-    began = perf_counter()
-    for observer in observers:
-        observer.began(request)
-    try:
-        return await running
-    finally:
-        seconds = perf_counter() - began
-        if request.scope is not None and request.scope.cancel_called:
-            request.outcome = "cancelled"
-        for observer in reversed(observers):
-            observer.ended(request, seconds)
-
-
-async def _execute(server: Server, request: Request) -> bytes:
     call = request.call
+    observers = server.request_observers
+    began = 0.0
+    if observers:
+        began = perf_counter()
+        for observer in observers:
+            observer.began(request)
     try:
         # A request has its entry already if it began in a task of its own.
         scope = request.conversation.cancel_scopes.get(call.id, request.scope)
@@ -86,6 +65,18 @@ async def _execute(server: Server, request: Request) -> bytes:
         return _reply_to_failure(server, request, failure)
     finally:
         request.ended = True
+        if observers:
+            _report_end(observers, request, perf_counter() - began)
+
+
+def _report_end(
+    observers: tuple[RequestObserver, ...], request: Request, seconds: float
+) -> None:
+    """Tell the observers that a request has ended."""
+    if request.scope is not None and request.scope.cancel_called:
+        request.outcome = "cancelled"
+    for observer in reversed(observers):
+        observer.ended(request, seconds)
 
 
 async def finish(

@@ -48,17 +48,14 @@ class Metrics:
     def __init__(self) -> None:
         self.refused: Counter[int] = Counter()  # by status
         self.streams = 0
-        self.in_flight = 0
         self._series: dict[tuple[str, str], Series] = {}
         self._tools: set[str] = set()
 
     def began(self, request: Request) -> None:
-        """Count a request that runs."""
-        self.in_flight += 1
+        """Do nothing: requests are counted when they end."""
 
     def ended(self, request: Request, seconds: float) -> None:
         """Count a request that has ended."""
-        self.in_flight -= 1
         method = request.call.method
         tool = request.target if method == "tools/call" else NO_TOOL
         series = self._series.get((method, tool))
@@ -78,9 +75,6 @@ class Metrics:
 
     def render(self, gauges: Iterable[Gauge]) -> bytes:
         """Return the page for Prometheus."""
-        in_flight = Gauge(
-            "mcp_requests_in_flight", "Requests that are running.", {"": self.in_flight}
-        )
         streams = Gauge(
             "mcp_streams", "Streams of events that a client reads.", {"": self.streams}
         )
@@ -89,7 +83,7 @@ class Metrics:
             *self._render_seconds(),
             *_render_refused(self.refused),
         ]
-        for gauge in (in_flight, streams, *gauges):
+        for gauge in (streams, *gauges):
             lines += _head(gauge.name, "gauge", gauge.help)
             lines += [
                 f"{gauge.name}{labels} {value}"

@@ -175,8 +175,12 @@ class Service:
 
     def _gauges(self) -> list[Gauge]:
         """Return what the service holds now."""
+        in_flight = {"": self.server.limiter.total}
         sessions = {"": len(self.sessions)}
-        return [Gauge("mcp_sessions", "HTTP sessions that are open.", sessions)]
+        return [
+            Gauge("mcp_requests_in_flight", "Requests that are waiting.", in_flight),
+            Gauge("mcp_sessions", "HTTP sessions that are open.", sessions),
+        ]
 
     def _post(self, head: Head, body: bytes) -> Reply | Exchange:
         """Answer a POST to the MCP endpoint, and show it to the message observer."""

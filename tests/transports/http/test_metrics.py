@@ -104,9 +104,7 @@ async def test_a_cancelled_request_is_counted_as_cancelled() -> None:
     async with connect(server, "2025-11-25") as client, trio.open_nursery() as nursery:
         nursery.start_soon(client.call_tool, "wait")
         await begun.wait()
-        assert counting.in_flight == 1
         nursery.cancel_scope.cancel()
-    assert counting.in_flight == 0
     page = counting.render([]).decode()
     assert 'method="tools/call",tool="wait",outcome="cancelled"} 1' in page
 
