@@ -5,10 +5,10 @@ import subprocess
 
 import pytest
 import trio
-from http_wire import site
 
 from mcp_trio import Server, ToolError
 from mcp_trio.transports.http import metrics
+from tests.support.http_wire import site
 
 
 def make_server() -> Server:

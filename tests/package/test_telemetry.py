@@ -7,7 +7,6 @@ from typing import Any
 import httpx
 import pytest
 import trio
-from http_wire import site
 from opentelemetry import trace
 from opentelemetry.instrumentation.httpx import AsyncOpenTelemetryTransport
 from opentelemetry.sdk.metrics import MeterProvider
@@ -21,6 +20,7 @@ from mcp_trio import Server, ToolError
 from mcp_trio.client.errors import RemoteError
 from mcp_trio.telemetry import Telemetry
 from mcp_trio.testing import connect
+from tests.support.http_wire import site
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT_ID = "00f067aa0ba902b7"
