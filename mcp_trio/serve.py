@@ -15,6 +15,7 @@ from .auth.principal import owner
 from .server import app
 from .server.context import StateT
 from .server.serve_conversation import serve_conversation
+from .server.trio_loop import must_be_in_trio
 from .transports.address import parse_address
 from .transports.http.settings import HttpSettings
 
@@ -178,6 +179,7 @@ async def serve(
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve a server; the options are those of `Server.serve`."""
+    must_be_in_trio("Server.serve")
     if not stdio and http is None and ws is None and console is None:
         raise ValueError("nothing to serve on: say stdio=True or http='127.0.0.1:8000'")
     settings = HttpSettings(
