@@ -48,7 +48,7 @@ class ServerPrompt(Feature):
 
     async def fill(self, request: Request, raw: bytes) -> PromptResult:
         """Fill in the prompt with encoded arguments. Raises InvalidArguments."""
-        value = await self.call(request, self.parameters.decode(raw))
+        value = await self.call(request, self.decode(raw))
         if isinstance(value, PromptResult):
             return value
         items = value if isinstance(value, list) else [value]
