@@ -35,10 +35,11 @@ class Server(app.Server[StateT]):
     """Tools, resources and prompts under one name, for any number of clients.
 
     `pages` is the number of items on one page of a list (by default all are on one), or
-    a function that divides lists into pages. `limits` bounds the rate of calls, their
-    number at once, and the size of results. `timeout` is the number of seconds that a
-    function may take, unless it has a timeout of its own. `grace` is the number of
-    seconds that running requests get when the server stops.
+    a function that divides lists into pages. Many clients read only the first page, and
+    never see the tools on others. `limits` bounds the rate of calls, their number at
+    once, and the size of results. `timeout` is the number of seconds that a function
+    may take, unless it has a timeout of its own. `grace` is the number of seconds that
+    running requests get when the server stops.
 
     `secret` signs the state that clients carry between two calls. Processes that serve
     the same clients need the same secret, given here or as MCP_TRIO_SECRET.

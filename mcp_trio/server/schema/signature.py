@@ -86,7 +86,8 @@ class Parameters:
         schema = schema_of(struct, further=self._extra or Any)
         schema.pop("description", None)
         # JSON Schema does not require `properties`, but many frameworks read it.
-        self.schema = {"type": "object", "properties": {}} | schema
+        no_properties: JSONSchema = {"type": "object", "properties": {}}
+        self.schema = no_properties | schema
         if input_schema is not None:
             self._adopt(input_schema)
         # Whether decoding is one call of msgspec.
