@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..protocol.types import Json
 
 
@@ -10,14 +12,18 @@ def with_defaults(answer: Json, params: Json) -> Json:
 
     `params` are those of `elicitation/create`.
     """
-    if answer.get("action") != "accept":
+    # The program may have returned anything, which is sent as it is.
+    given: Any = answer
+    if not isinstance(given, dict) or given.get("action") != "accept":
         return answer
     properties = params.get("requestedSchema", {}).get("properties", {})
     defaults = {
         name: field["default"]
         for name, field in properties.items()
-        if "default" in field
+        if isinstance(field, dict) and "default" in field
     }
-    if not defaults:
+    content = answer.get("content", {})
+    # An answer that is not a form is sent as it is.
+    if not defaults or not isinstance(content, dict):
         return answer
-    return {**answer, "content": defaults | (answer.get("content") or {})}
+    return {**answer, "content": defaults | content}
