@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import trio
-from checked import NEWEST, OPENING, connect
 
 from mcp_trio import Context, Server
 from mcp_trio.client import RemoteError, talk
 from mcp_trio.client.buffered_wire import MessageQueue
+from tests.support.checked import NEWEST, OPENING, connect
 
 WITH_FORMS = OPENING[-1]
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from checked import ALL, connect
 
 from mcp_trio import Context, Server
 from mcp_trio.demo import server as demo
+from tests.support.checked import ALL, connect
 
 server = Server("x")
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 import trio
-from clients.install import Unavailable, node_modules, python_sdk
-from http_wire import make_server, site
+
+from tests.clients.install import Unavailable, node_modules, python_sdk
+from tests.support.http_wire import make_server, site
 
 CLIENTS = Path(__file__).resolve().parent.parent / "clients"
 # A polling client asks once a second.

@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from clients.install import Unavailable, node_modules, python_sdk
+
+from tests.clients.install import Unavailable, node_modules, python_sdk
 
 CLIENTS = Path(__file__).resolve().parent.parent / "clients"
 SERVER = """

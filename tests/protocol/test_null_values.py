@@ -6,9 +6,9 @@ Clients in Go write an absent map or pointer as null.
 from typing import Any
 
 import pytest
-from checked import ALL, OPENING, connect, opened, raw
 
 from mcp_trio import Context, Server
+from tests.support.checked import ALL, OPENING, connect, opened, raw
 
 LAST_WITH_SESSIONS = OPENING[-1]
 

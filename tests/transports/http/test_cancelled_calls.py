@@ -3,9 +3,17 @@
 import json
 
 import pytest
-from http_wire import Signals, Site, Wire, make_server, message, request, site
 
 from mcp_trio.client.event_parser import EventParser
+from tests.support.http_wire import (
+    Signals,
+    Site,
+    Wire,
+    make_server,
+    message,
+    request,
+    site,
+)
 
 NEWEST_WITH_SESSIONS = "2025-11-25"
 WITH_STREAMS = ["2025-03-26", "2025-06-18", NEWEST_WITH_SESSIONS]

@@ -1,10 +1,10 @@
 """The metadata that a client of the older transport, HTTP+SSE, is sent to for a token."""
 
 import pytest
-from access_sites import guarded, make_server, verify
-from http_wire import HEADERS
 
 from mcp_trio import Access
+from tests.support.access_sites import guarded, make_server, verify
+from tests.support.http_wire import HEADERS
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 each_host = pytest.mark.parametrize("host", ["native", "hypercorn"])
