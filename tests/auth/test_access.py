@@ -147,12 +147,14 @@ METADATA = "/.well-known/oauth-protected-resource/mcp"
 async def test_without_a_token_every_way_in_is_401_and_says_where_to_learn_more(
     host: str, method: str, path: str
 ) -> None:
+    is_for_sse = path in ("/sse", "/messages")
+    metadata = METADATA.replace("/mcp", "/sse") if is_for_sse else METADATA
     async with guarded(host=host, token=None) as there:
         refused = await there.send(
             method, path, {**HEADERS, "Host": f"localhost:{there.port}"}
         )
         assert refused.status == 401
-        where = f'Bearer resource_metadata="http://localhost:{there.port}{METADATA}"'
+        where = f'Bearer resource_metadata="http://localhost:{there.port}{metadata}"'
         assert refused.headers["www-authenticate"] == where
 
 

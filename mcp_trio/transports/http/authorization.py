@@ -5,17 +5,19 @@ import re
 
 from ...auth.access import Denied
 from ...auth.principal import NO_SCOPES
-from ...auth.resource_metadata import challenge, metadata_document
+from ...auth.resource_metadata import challenge, metadata_document, sse_url
 from ...protocol.jsonrpc import encode
 from ...server.app import Server
 from .messages import JSON, Head, Reply, refusal
-from .rules import HEALTH, METADATA
+from .rules import HEALTH, MESSAGES, METADATA, SSE, SSE_METADATA
 
 log = logging.getLogger("mcp_trio")
 
 _BEARER = re.compile(rb"(?i)bearer +([A-Za-z0-9._~+/-]+=*) *")
 # Where nobody is asked who comes.
-OPEN = (HEALTH, METADATA)
+OPEN = (HEALTH, METADATA, SSE_METADATA)
+# What clients of HTTP+SSE use. They know the server by another URL than the endpoint's.
+FOR_SSE = (SSE, MESSAGES, SSE_METADATA)
 
 
 class Bearers:
@@ -77,6 +79,13 @@ class Bearers:
         return refusal(denied.status, str(denied), (header,))
 
     def _resource(self, head: Head) -> str:
+        """Return the URL that the client used to reach this server."""
+        endpoint = self._endpoint(head)
+        if head.route in FOR_SSE:
+            return sse_url(endpoint, self._path.rstrip("/"))
+        return endpoint
+
+    def _endpoint(self, head: Head) -> str:
         """The endpoint's URL as clients know it."""
         if (access := self._server.access) and access.resource:
             return access.resource

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ...auth.resource_metadata import METADATA_PATH
+from ...auth.resource_metadata import METADATA_PATH, sse_url
 from ...protocol import jsonrpc
 from ...protocol.errors import HeaderMismatch
 from ...protocol.mirrored_headers import NAMED_BY, Mirror
@@ -26,8 +26,10 @@ MCP, HEALTH, METRICS, SSE, MESSAGES, METADATA = (
     "messages",
     "metadata",
 )
+# The metadata for clients of HTTP+SSE, which use another URL.
+SSE_METADATA = "sse metadata"
 METHODS = {MCP: (b"POST", b"GET", b"DELETE"), SSE: (b"GET",), MESSAGES: (b"POST",)}
-METHODS |= dict.fromkeys((HEALTH, METRICS, METADATA), (b"GET", b"HEAD"))
+METHODS |= dict.fromkeys((HEALTH, METRICS, METADATA, SSE_METADATA), (b"GET", b"HEAD"))
 
 SESSION, VERSION, LAST_EVENT = (
     b"mcp-session-id",
@@ -53,6 +55,9 @@ class Routes:
             b"/sse": SSE,
             b"/messages": MESSAGES,
         }
+        sse = sse_url(resource or "http://localhost", mcp.decode().rstrip("/"))
+        sse_metadata = METADATA_PATH + urlsplit(sse).path
+        self._exact[sse_metadata.encode()] = SSE_METADATA
         paths = {"", mcp.decode().rstrip("/"), urlsplit(resource).path.rstrip("/")}
         self._exact |= {(METADATA_PATH + place).encode(): METADATA for place in paths}
 
