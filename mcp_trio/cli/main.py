@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     pass
 # What to do about what a server says.
 WANTS_TOKEN = "; give one with --token, or in MCP_TRIO_TOKEN"
-HINTS = dict.fromkeys(("Bearer TOKEN is wanted", "HTTP 401", "status 401"), WANTS_TOKEN)
+HINTS = dict.fromkeys(("expected Bearer TOKEN", "HTTP 401", "status 401"), WANTS_TOKEN)
 HINTS["Nothing is served under this path"] = (
     "; the URL of an endpoint mostly ends in /mcp"
 )
