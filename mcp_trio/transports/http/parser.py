@@ -161,7 +161,7 @@ class RequestParser:
             self._repeated += 1
             if name in SINGLE:
                 self._current.refused = refusal(
-                    400, f"Bad request: {name.decode()} is repeated"
+                    400, f"Bad request: {name.decode()} comes twice"
                 )
             elif self._repeated > MAX_HEADERS:
                 # To join them all would take long.

@@ -1,6 +1,7 @@
 """How long the server waits for a client, in virtual time."""
 
 import json
+import os
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -115,7 +116,7 @@ async def test_a_request_that_has_arrived_when_a_connection_task_is_told_to_stop
         assert (await wire.response()).status == 200
         await trio.testing.wait_all_tasks_blocked()
         assert isinstance(wire.stream, trio.SocketStream)
-        # The server does not run between these lines, so it reads nothing before it stops.
+        # The server does not run between these lines, so it has not read this.
         stdlib_send(wire.stream, PING)
         there.stopping.set()
         response = await wire.response()
@@ -139,6 +140,4 @@ async def test_a_reply_that_is_being_read_when_the_server_stops_is_complete() ->
 
 def stdlib_send(stream: trio.SocketStream, data: bytes) -> None:
     """Send data without a checkpoint."""
-    import os
-
     assert os.write(stream.socket.fileno(), data) == len(data)

@@ -20,7 +20,7 @@ def test_every_state_has_its_successors() -> None:
 def test_every_state_can_be_closed_and_nothing_follows_that() -> None:
     for state in set(State) - {CLOSED}:
         check_transition(state, CLOSED)
-        with pytest.raises(RuntimeError, match="cannot be .* after closed"):
+        with pytest.raises(RuntimeError, match="after closed"):
             check_transition(CLOSED, state)
 
 
