@@ -78,6 +78,7 @@ def test_anything_else_is_not_recognized(data: bytes) -> None:
         post(b"ab").replace(b"Content-Length: 2", b"Content-Length: 2 "),
         post(b"ab", start=START + b"Expect: 100-continue\r\n"),
         post(b"ab", start=START + b"Connection: close\r\n"),
+        post(b"ab").replace(b"X-Last: 1", b"X-Bare: line feed\nX-Last: 1"),
         START + b"\r\n",
         START + b"Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n",
         post(b"ab", start=START + b"X-Long: %b\r\n" % (b"x" * 5000)),

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import pytest
@@ -64,7 +64,7 @@ async def first_line(wire: Wire) -> bytes:
     ids=["head", "body"],
 )
 async def test_a_request_that_arrives_byte_by_byte_is_refused_in_time(
-    prepare: Callable[[Wire], trio.abc.AsyncResource],
+    prepare: Callable[[Wire], Awaitable[None]],
     at_once: bytes,
     dripped: bytes,
     stage: int,
@@ -88,7 +88,7 @@ async def test_a_request_that_arrives_byte_by_byte_is_refused_in_time(
 
 @pytest.mark.parametrize("prepare", [fresh, kept])
 async def test_an_idle_connection_ends_in_time(
-    prepare: Callable[[Wire], trio.abc.AsyncResource],
+    prepare: Callable[[Wire], Awaitable[None]],
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with site(make_server()) as there, there.wire() as wire:
@@ -97,47 +97,59 @@ async def test_an_idle_connection_ends_in_time(
             assert await wire.stream.receive_some() == b""
 
 
-def call(tool: str, text: str = "") -> bytes:
-    arguments = {"text": text} if text else {}
-    body = message(
-        "tools/call", {"name": tool, "arguments": arguments, "_meta": MODERN}
-    )
+def call(tool: str) -> bytes:
+    body = message("tools/call", {"name": tool, "arguments": {}, "_meta": MODERN})
     return request("POST", "/mcp", modern_headers(body), json.dumps(body).encode())
 
 
-async def test_a_request_that_has_arrived_when_a_connection_task_is_told_to_stop() -> (
-    None
-):
-    """After a request that waited, a connection has a task of its own."""
+async def waited(wire: Wire) -> None:
+    """Use a connection whose last request waited, so it has a task of its own."""
+    await wire.send(call("wait"))
+    assert (await wire.response()).status == 200
+
+
+class LastMinute(trio.abc.Instrument):
+    """Sends a request just before the server looks which connections are overdue."""
+
+    def __init__(self, wire: Wire) -> None:
+        assert isinstance(wire.stream, trio.SocketStream)
+        self.socket = wire.stream.socket
+        self.is_due = trio.current_time() + PATIENCE[IDLE]
+        self.has_sent = False
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        is_late = trio.current_time() > self.is_due
+        if task.name.endswith("keep_time") and is_late and not self.has_sent:
+            self.has_sent = True
+            assert os.write(self.socket.fileno(), PING) == len(PING)
+
+
+@pytest.mark.parametrize("prepare", [kept, waited])
+async def test_a_request_in_the_last_minute_is_answered_and_the_connection_goes_on(
+    prepare: Callable[[Wire], Awaitable[None]],
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     signals = Signals()
     signals.go.set()
     async with site(make_server(signals)) as there, there.wire() as wire:
-        await wire.send(call("wait"))
-        assert (await wire.response()).status == 200
-        await trio.testing.wait_all_tasks_blocked()
-        assert isinstance(wire.stream, trio.SocketStream)
-        # The server does not run between these lines, so it has not read this.
-        stdlib_send(wire.stream, PING)
-        there.stopping.set()
-        response = await wire.response()
-        assert (response.status, response.body) == (200, b"ok\n")
-        assert await wire.ended()
+        await prepare(wire)
+        instrument = LastMinute(wire)
+        trio.lowlevel.add_instrument(instrument)
+        with trio.fail_after(PATIENCE[IDLE] + 3 * TICK):
+            assert await first_line(wire) == b"HTTP/1.1 200 OK"
+        trio.lowlevel.remove_instrument(instrument)
+        await trio.sleep(PATIENCE[IDLE] / 2)
+        await wire.send(PING)
+        assert await first_line(wire) == b"HTTP/1.1 200 OK"
 
 
 async def test_a_reply_that_is_being_read_when_the_server_stops_is_complete() -> None:
-    text = "x" * 3 * 2**20
-    async with site(make_server()) as there, there.wire() as wire:
-        body = 8 * call("echo", text)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(wire.send, body)
-            await trio.testing.wait_all_tasks_blocked(0.01)
-            there.stopping.set()
-            await trio.testing.wait_all_tasks_blocked(0.01)
-            response = await wire.response()
-            assert response.json["result"]["content"][0]["text"] == text
-            nursery.cancel_scope.cancel()
-
-
-def stdlib_send(stream: trio.SocketStream, data: bytes) -> None:
-    """Send data without a checkpoint."""
-    assert os.write(stream.socket.fileno(), data) == len(data)
+    async with site(make_server(grace=60)) as there, there.wire() as wire:
+        there.server.add_tool(lambda: "x" * 2**24, name="huge")
+        await wire.send(call("huge"))
+        await wire.head()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        there.stopping.set()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        # The connection ends with the reply, and does not use up the grace.
+        assert len(await wire.to_end()) > 2**24
