@@ -5,7 +5,9 @@ import tracemalloc
 from typing import Any
 
 import trio.testing
-from http_wire import (
+
+from mcp_trio.transports.http.connection import CHUNK, MAX_BACKLOG
+from tests.support.http_wire import (
     MODERN,
     Signals,
     Wire,
@@ -15,8 +17,6 @@ from http_wire import (
     request,
     site,
 )
-
-from mcp_trio.transports.http.connection import CHUNK, MAX_BACKLOG
 
 
 def call(tool: str, **meta: Any) -> bytes:

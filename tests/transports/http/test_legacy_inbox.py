@@ -2,7 +2,7 @@
 
 import json
 
-from http_wire import HEADERS, make_server, message, request, site
+from tests.support.http_wire import HEADERS, make_server, message, request, site
 
 MIB = 2**20
 # More than the inbox, the stream and the system's buffers can hold.

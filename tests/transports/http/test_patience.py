@@ -8,7 +8,11 @@ from contextlib import suppress
 import pytest
 import trio
 import trio.testing
-from http_wire import (
+
+from mcp_trio.transports.http.connection import PATIENCE
+from mcp_trio.transports.http.parser import BODY, HEAD, IDLE
+from mcp_trio.transports.http.server import TICK
+from tests.support.http_wire import (
     HEADERS,
     MODERN,
     Signals,
@@ -19,10 +23,6 @@ from http_wire import (
     request,
     site,
 )
-
-from mcp_trio.transports.http.connection import PATIENCE
-from mcp_trio.transports.http.parser import BODY, HEAD, IDLE
-from mcp_trio.transports.http.server import TICK
 
 PING = request("GET", "/healthz")
 BEGINNING = request("POST", "/mcp", {**HEADERS, "Content-Length": "1000"})

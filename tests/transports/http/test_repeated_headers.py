@@ -1,6 +1,6 @@
 """The bound on repeated headers holds for each request, not for the connection."""
 
-from http_wire import make_server, request, site
+from tests.support.http_wire import make_server, request, site
 
 
 def ping(number: int) -> bytes:
