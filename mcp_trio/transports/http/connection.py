@@ -129,9 +129,10 @@ class Connection:
         check_transition(self.state, state)
         if self.state is WATCHED:
             self._host.reader.unwatch(self)
-        self.state = state
         if state is WATCHED:
+            # Before the change, because the system may refuse to watch more.
             self._host.reader.watch(self)
+        self.state = state
 
     def is_overdue(self, now: float) -> bool:
         """Return whether the client has taken too long."""
