@@ -28,6 +28,11 @@ from ..protocol.types import (
 )
 from .app import Server
 from .conversation import Conversation
+from .middleware import (
+    call_with_middleware,
+    fill_with_middleware,
+    read_with_middleware,
+)
 from .registry import Registry, View
 from .request import Request
 from .truncate import truncate_result
@@ -100,27 +105,36 @@ def _list_tools(
 async def call_tool(server: Server, request: Request) -> bytes:
     """Call a tool."""
     tool = server.tools.find(request.call.params.name, request.principal)
+    request.target = tool.name
     limiter = server.limiter
     if limiter.total or limiter.rate or tool.is_limited:
         limiter.admit(request, tool)
     if tool.call_hooks:
-        return await call_with_hooks(request, tool)
+        return await call_with_hooks(server, request, tool)
+    if server.middleware_stack:
+        return await run_tool(server, request, tool)
     # Not by `run_tool`, as that would add a frame to every call.
     result = await tool.run(request, request.call.params.arguments)
     return _encode_tool_result(request, tool, result)
 
 
-def call_with_hooks(request: Request, tool: "ServerTool") -> Awaitable[bytes]:
+def call_with_hooks(
+    server: Server, request: Request, tool: "ServerTool"
+) -> Awaitable[bytes]:
     """Call a tool through the extensions that take part; the first is the outermost."""
-    proceed: Callable[[], Awaitable[bytes]] = partial(run_tool, request, tool)
+    proceed: Callable[[], Awaitable[bytes]] = partial(run_tool, server, request, tool)
     for call_hook in reversed(tool.call_hooks):
         proceed = partial(call_hook, request, tool, proceed)
     return proceed()
 
 
-async def run_tool(request: Request, tool: "ServerTool") -> bytes:
-    """Run a tool, and encode its result."""
-    result = await tool.run(request, request.call.params.arguments)
+async def run_tool(server: Server, request: Request, tool: "ServerTool") -> bytes:
+    """Run a tool within the middleware, and encode its result."""
+    result: str | ToolResult
+    if server.middleware_stack:
+        result = await call_with_middleware(server.middleware_stack, request, tool)
+    else:
+        result = await tool.run(request, request.call.params.arguments)
     return _encode_tool_result(request, tool, result)
 
 
@@ -134,6 +148,8 @@ def _encode_tool_result(
         if len(encoded) <= most:
             return encoded
         result = ToolResult([Text(result)])
+    if result.is_error:
+        request.outcome = "tool_error"
 
     def write(result: ToolResult) -> bytes:
         return encode(revision.tool_result(result))
@@ -147,7 +163,13 @@ async def read_resource(server: Server, request: Request) -> bytes:
     uri = request.call.params.uri
     revision = request.call.revision
     server.limiter.check(request)
-    contents = await server.find_resource(uri).read(request, uri)
+    resource = server.find_resource(uri)
+    if server.middleware_stack:
+        contents = await read_with_middleware(
+            server.middleware_stack, request, resource
+        )
+    else:
+        contents = await resource.read(request, uri)
 
     def write(contents: list[TextContents | BlobContents]) -> bytes:
         shaped = {"contents": revision.shape(contents)}
@@ -176,8 +198,12 @@ async def get_prompt(server: Server, request: Request) -> bytes:
     params = request.call.params
     revision = request.call.revision
     prompt = server.prompts.find(params.name)
+    request.target = prompt.name
     server.limiter.check(request)
-    filled = await prompt.fill(request, params.arguments)
+    if server.middleware_stack:
+        filled = await fill_with_middleware(server.middleware_stack, request, prompt)
+    else:
+        filled = await prompt.fill(request, params.arguments)
 
     def write(filled: PromptResult) -> bytes:
         return encode(revision.result(revision.shape(filled), filled.meta))
@@ -196,8 +222,9 @@ async def complete(server: Server, request: Request) -> bytes:
     completion = Completion([])
     if completer is not None:
         server.limiter.check(request)
+        others = params.context.arguments if params.context is not None else None
         completion = await completer.complete(
-            request, params.argument.value, params.context.arguments
+            request, params.argument.value, others or {}
         )
 
     def write(completion: Completion) -> bytes:
