@@ -123,6 +123,7 @@ class MemoryStore:
     async def delete(self, key: str) -> None:
         """Delete a record, if it exists."""
         self._records.pop(key, None)
+        self._forget_expired(trio.current_time())
 
     def _forget_expired(self, now: float) -> None:
         expiries = self._expiries

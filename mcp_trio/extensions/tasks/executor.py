@@ -198,10 +198,14 @@ class Executor:
             nursery.start_soon(self._take_job, job, slot)
 
     async def _renew(self) -> None:
-        """Keep the leases of this process; stop a task whose lease is lost."""
+        """Keep the leases of this process; stop a task whose lease is lost.
+
+        Forget tasks that have expired, even if nobody uses the store any more.
+        """
         while True:
             await trio.sleep(RENEW)
-            self._ledger.forget_expired()
+            for id in self._ledger.forget_expired():
+                await self.records.delete(id)
             for task in list(self._running.values()):
                 try:
                     await self._store.renew(task.job.lease, LEASE)
