@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
-from msgspec import UNSET, Raw, Struct, convert, json, structs
+from msgspec import UNSET, Raw, Struct, json, structs
 
 from ..auth.principal import Owner, Principal
 from ..protocol import jsonrpc
@@ -22,7 +22,7 @@ from ..protocol.revisions import Revision
 from ..protocol.types import Audio, Image, Json, PromptMessage, Text, Tool
 from .exceptions import AskFailed, Unanswered
 from .request import Request
-from .schema.forms import form_schema
+from .schema.forms import decode_form, form_schema
 from .sealed_state import STATE_LIFETIME, RequestState, seal, unseal
 
 T = TypeVar("T")
@@ -113,7 +113,8 @@ class Question(Struct, Generic[T], kw_only=True, rename="camel"):
 class Elicit(Question[Elicited[T]]):
     """A form for the user.
 
-    `schema` is a flat dataclass, Struct or TypedDict whose fields are the form's.
+    `schema` is a flat dataclass, Struct, TypedDict or pydantic model whose fields are
+    the form's.
     """
 
     method = "elicitation/create"
@@ -141,7 +142,7 @@ class Elicit(Question[Elicited[T]]):
         if not elicited.accepted:
             return Elicited(elicited.action)
         fields = {} if elicited.content is None else elicited.content
-        return Elicited("accept", convert(fields, self.schema))
+        return Elicited("accept", decode_form(self.schema, fields))
 
 
 class ElicitUrl(Question[Elicited[None]]):

@@ -108,7 +108,8 @@ class Context(Generic[StateT]):
     ) -> "Elicited[T]":
         """Ask the user to fill in a form.
 
-        `schema` is a flat dataclass, Struct or TypedDict whose fields are the form's.
+        `schema` is a flat dataclass, Struct, TypedDict or pydantic model whose fields
+        are the form's.
         """
         from .client_requests import Elicit
 

@@ -7,6 +7,7 @@ from ...protocol import types as model
 from ...protocol.jsonrpc import encode
 from ...protocol.types import Json, TextContents
 from ..request import Request
+from ..schema.encode import encode_value
 from ..schema.signature import AnyFunction
 from .feature import Feature, listed_description, listed_name
 from .uri_template import UriTemplate
@@ -99,5 +100,5 @@ class ServerResource(Feature):
         if isinstance(value, bytes | bytearray | memoryview):
             mime_type = mime_type or "application/octet-stream"
             return model.BlobContents(uri, bytes(value), mime_type=mime_type)
-        text = encode(value).decode()
+        text = encode_value(value).decode()
         return TextContents(uri, text, mime_type=mime_type or "application/json")

@@ -93,8 +93,8 @@ class ServerTool(Feature):
             content = _content(value, self._returned.is_content)
             if content is not None:
                 return ToolResult(content)
-        structured = self._returned.check(value)
-        encoded = msgspec.json.encode(structured)
+        encoded = self._returned.encode(value)
+        structured = msgspec.json.decode(encoded)
         text = Text(msgspec.json.format(encoded, indent=0).decode())
         return ToolResult([text], structured, wrapped=self._is_wrapped(structured))
 
@@ -111,7 +111,7 @@ class ServerTool(Feature):
             return result
         structured = result.structured
         if not result.is_error:
-            structured = self._returned.check(structured)
+            structured = msgspec.json.decode(self._returned.encode(structured))
         return msgspec.structs.replace(
             result, structured=structured, wrapped=self._is_wrapped(structured)
         )
