@@ -11,7 +11,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from msgspec import UNSET, Struct, field
+from msgspec import UNSET, Struct, field, json
 
 Role = Literal["user", "assistant"]
 Json = dict[str, Any]
@@ -288,6 +288,22 @@ class ToolResult(Model):
     is_error: bool = False
     meta: Json | None = None
     wrapped: bool = False
+
+
+class StructuredContent(Struct, gc=False):
+    """The result of a tool that is structured content alone, encoded.
+
+    Most structured results are, and need not be decoded to be written. `wrapped` is that
+    of `ToolResult`.
+    """
+
+    encoded: bytes
+    wrapped: bool
+
+    def as_tool_result(self) -> ToolResult:
+        """Return the same result in its general form."""
+        text = Text(self.encoded.decode())
+        return ToolResult([text], json.decode(self.encoded), wrapped=self.wrapped)
 
 
 class PromptResult(Model):

@@ -20,6 +20,7 @@ from ..protocol.types import (
     BlobContents,
     Completion,
     PromptResult,
+    StructuredContent,
     Text,
     TextContents,
     ToolResult,
@@ -84,6 +85,11 @@ async def call_tool(server: Server, request: Request) -> bytes:
         if len(encoded) <= most:
             return encoded
         result = ToolResult([Text(result)])
+    elif isinstance(result, StructuredContent):
+        encoded = revision.encode_structured(result)
+        if len(encoded) <= most:
+            return encoded
+        result = result.as_tool_result()
 
     def write(result: ToolResult) -> bytes:
         return encode(revision.tool_result(result))

@@ -288,6 +288,9 @@ class Parameters:
 
 # Results
 
+# The origins of annotations for a list of content.
+_LISTS = (list, tuple, Sequence)
+
 
 class Returned:
     """The result of a function: its output schema, and the check of values by it.
@@ -359,19 +362,30 @@ class Returned:
 def _is_unstructured(annotation: Any, content: tuple[type, ...]) -> bool:
     """Return whether a function returns only content, text, None, or anything.
 
-    Raises TypeError if a part of the annotation is content and another part is not.
+    A list of texts is structured, unless some of its items may be content. Raises
+    TypeError if a part of the annotation is content and another part is not.
     """
-    members = member_types(annotation, Union, UnionType, list, tuple, Sequence)
-    unstructured = (Any, object, str, type(None), list, *content)
-    if all(member in unstructured for member in members):
+    members = member_types(annotation, Union, UnionType)
+    if all(_is_content(member, content) for member in members):
         return True
-    mixed = [member.__name__ for member in members if member in content]
+    parts = member_types(annotation, Union, UnionType, *_LISTS)
+    mixed = [part.__name__ for part in parts if part in content]
     if mixed:
         raise TypeError(
             f"mixes content ({', '.join(mixed)}) with structured types; "
             "a ToolResult can hold both"
         )
     return False
+
+
+def _is_content(annotation: Any, content: tuple[type, ...]) -> bool:
+    """Return whether one member of a union is content, text, None, or anything."""
+    if get_origin(annotation) not in _LISTS:
+        return annotation in (Any, object, str, type(None), list, *content)
+    items = member_types(annotation, Union, UnionType, *_LISTS)
+    if not any(item in (Any, object, *content) for item in items):
+        return False
+    return all(item in (Any, object, str, type(None), *content) for item in items)
 
 
 # Functions and their annotations

@@ -143,7 +143,6 @@ ADA_JSON = '{"name":"Ada","address":{"street":"Main St","zip":12345}}'
         (pydantic.PositiveInt, "1", 1),
         (SecretStr, '"a"', SecretStr("a")),
     ],
-    ids=str,
 )
 def test_an_argument_is_decoded_by_pydantic(
     annotation: Any, raw: str, value: Any
@@ -228,7 +227,6 @@ def test_an_argument_is_decoded_by_pydantic(
             "$.x: value should have at least 9 items after validation, not 7, got a string",
         ),
     ],
-    ids=str,
 )
 def test_an_argument_that_does_not_fit_is_one_message_with_its_place(
     annotation: Any, raw: str, reason: str | None
@@ -399,7 +397,6 @@ class OddStruct(msgspec.Struct):
         (Annotated[int, Field(alias="y")], r"has the alias 'y'; a parameter has one name"),
         (Annotated[str, Field(ge=1), AfterValidator(must_be_even), 5.5], r"has 5.5 in Annotated"),
     ],
-    ids=str,
 )  # fmt: skip
 def test_what_cannot_be_is_refused_at_registration(
     annotation: Any, message: str
@@ -535,7 +532,6 @@ def output_of(annotation: Any, value: Any) -> Any:
         (Any, Area(), {"w": 1, "height": "2", "area": "2"}),
         (dict[str, Any], {"a": [Area()]}, {"a": [{"w": 1, "height": "2", "area": "2"}]}),
     ],
-    ids=str,
 )  # fmt: skip
 def test_a_result_is_encoded_by_pydantic_and_fits_its_schema(
     annotation: Any, value: Any, expected: Any
@@ -551,7 +547,6 @@ def test_a_result_is_encoded_by_pydantic_and_fits_its_schema(
         (list[Person], [ADA, 5], r"^\$\[1\]: "),
         (Person, object(), "object"),
     ],
-    ids=str,
 )
 def test_a_result_that_does_not_fit_is_a_value_error(
     annotation: Any, value: Any, message: str
