@@ -23,8 +23,7 @@ class ServerPrompt(Feature):
         meta: Json | None = None,
     ) -> None:
         name = listed_name("prompt", name, function)
-        super().__init__(function, "prompt", name)
-        self.require_string_arguments()
+        super().__init__(function, "prompt", name, strings=True)
         self.listed = model.Prompt(
             name,
             title=title,

@@ -40,9 +40,8 @@ class ServerResource(Feature):
                 f"resource {uri!r}: a URI starts with a scheme, such as notes://"
             )
         self.template = UriTemplate(uri)
-        super().__init__(function, "resource", uri)
+        super().__init__(function, "resource", uri, strings=True)
         self._check_variables()
-        self.require_string_arguments()
         name = listed_name("resource", name, function)
         description = listed_description(description, function)
         if self.template.names:
