@@ -30,10 +30,6 @@ async def with_list(a: list[str]) -> str:
     return ""
 
 
-async def with_number(a: int) -> str:
-    return str(a)
-
-
 async def with_object(a: object, b: Callable[[], int]) -> str:
     return "x"
 

@@ -62,9 +62,12 @@ async def list_items(kind: str, server: Server, request: Request) -> bytes:
     _require(server, registry.feature)
     if kind == "resources" and "resources/templates/list" not in revision.requests:
         # This revision has templates in the same list.
-        resources = [item.listed for item in list(registry.values())]
-        templates = [item.listed for item in list(server.templates.values())]
-        items = {"resources": resources, "resourceTemplates": templates}
+        principal = request.principal
+        templates = server.templates.visible_to(principal)
+        items = {
+            "resources": [item.listed for item in registry.visible_to(principal)],
+            "resourceTemplates": [item.listed for item in templates],
+        }
         return encode(revision.listing(items, None))
     key = "resourceTemplates" if kind == "templates" else kind
     return registry.listing(revision, key, cursor, request.principal)
@@ -103,7 +106,8 @@ async def read_resource(server: Server, request: Request) -> bytes:
     uri = request.call.params.uri
     revision = request.call.revision
     server.limiter.check(request)
-    contents = await server.find_resource(uri).read(request, uri)
+    resource = server.find_resource(uri, request.principal)
+    contents = await resource.read(request, uri)
 
     def write(contents: list[TextContents | BlobContents]) -> bytes:
         shaped = {"contents": revision.shape(contents)}
@@ -116,7 +120,7 @@ async def read_resource(server: Server, request: Request) -> bytes:
 async def subscribe(server: Server, request: Request) -> None:
     """Subscribe the client to a resource's updates."""
     uri = request.call.params.uri
-    server.find_resource(uri)
+    server.find_resource(uri, request.principal)
     server.subscriptions.subscribe(request.conversation, uri)
 
 
@@ -131,7 +135,7 @@ async def get_prompt(server: Server, request: Request) -> bytes:
     _require(server, "prompts")
     params = request.call.params
     revision = request.call.revision
-    prompt = server.prompts.find(params.name)
+    prompt = server.prompts.find(params.name, request.principal)
     server.limiter.check(request)
     filled = await prompt.fill(request, params.arguments)
 
@@ -147,7 +151,7 @@ async def complete(server: Server, request: Request) -> bytes:
     """Complete an argument. An argument without a completer has no completions."""
     params = request.call.params
     revision = request.call.revision
-    name = _completed_item(server, params.ref)
+    name = _completed_item(server, request)
     completer = server.completers.get(name, {}).get(params.argument.name)
     completion = Completion([])
     if completer is not None:
@@ -163,12 +167,15 @@ async def complete(server: Server, request: Request) -> bytes:
     return truncate_result(completion, write, most, f"the completion of {name}")
 
 
-def _completed_item(server: Server, reference: Any) -> str:
+def _completed_item(server: Server, request: Request) -> str:
     """Return the name of the prompt or the URI of the resource that is completed."""
+    reference = request.call.params.ref
+    principal = request.principal
     if isinstance(reference, PromptReference):
-        return server.prompts.find(reference.name).name
+        return server.prompts.find(reference.name, principal).name
     uri: str = reference.uri
-    if uri not in server.templates and uri not in server.resources:
+    template = server.templates.get_for(principal, uri)
+    if template is None and server.resources.get_for(principal, uri) is None:
         raise ResourceNotFound(uri)
     return uri
 

@@ -1,5 +1,8 @@
 """Prompts: functions that clients can list and fill in."""
 
+from collections.abc import Iterable
+
+from ...auth.principal import NO_SCOPES, as_scopes
 from ...protocol import types as model
 from ...protocol.types import Json, PromptMessage, PromptResult, Text
 from ..request import Request
@@ -21,9 +24,11 @@ class ServerPrompt(Feature):
         description: str | None = None,
         icons: list[model.Icon] | None = None,
         meta: Json | None = None,
+        scopes: Iterable[str] = NO_SCOPES,
     ) -> None:
         name = listed_name("prompt", name, function)
         super().__init__(function, "prompt", name, strings=True)
+        self.scopes = as_scopes(scopes, "server.prompt(scopes)")
         self.listed = model.Prompt(
             name,
             title=title,

@@ -1,8 +1,10 @@
 """Resources and resource templates: functions that read what a URI names."""
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
+from ...auth.principal import NO_SCOPES, as_scopes
 from ...protocol import types as model
 from ...protocol.jsonrpc import encode
 from ...protocol.types import Json, TextContents
@@ -34,6 +36,7 @@ class ServerResource(Feature):
         icons: list[model.Icon] | None = None,
         annotations: model.Annotations | None = None,
         meta: Json | None = None,
+        scopes: Iterable[str] = NO_SCOPES,
     ) -> None:
         if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", uri):
             raise ValueError(
@@ -42,6 +45,7 @@ class ServerResource(Feature):
         self.template = UriTemplate(uri)
         super().__init__(function, "resource", uri, strings=True)
         self._check_variables()
+        self.scopes = as_scopes(scopes, "server.resource(scopes)")
         name = listed_name("resource", name, function)
         description = listed_description(description, function)
         if self.template.names:

@@ -24,9 +24,10 @@ class Bearers:
     def __init__(self, server: Server, path: str) -> None:
         self._server = server
         self._path = "/" + path.strip("/")
-        if server.access is None and server.tools.scopes:
+        if server.access is None and server.scopes:
             log.warning(
-                "tools with scopes are hidden from all who come by HTTP: without access nobody has a scope"
+                "tools, resources and prompts with scopes are hidden over HTTP: "
+                "without access nobody has a scope"
             )
 
     def check(self, head: Head) -> Reply | None:
@@ -61,7 +62,7 @@ class Bearers:
         """What is to be known before one has a token."""
         if (access := self._server.access) is None:
             return refusal(404, "Nothing is served under this path")
-        scopes = access.scopes | self._server.tools.scopes
+        scopes = access.scopes | self._server.scopes
         servers = access.authorization_servers
         document = metadata_document(self._resource(head), servers, scopes)
         return Reply(200, encode(document), JSON)
