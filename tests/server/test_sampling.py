@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from checked import connect
 
 from mcp_trio import (
     Audio,
@@ -25,6 +24,7 @@ from mcp_trio.client.errors import RemoteError
 from mcp_trio.protocol.revisions import REVISIONS
 from mcp_trio.protocol.types import Implementation, Json
 from mcp_trio.server.sampling import Message, read_messages
+from tests.support.checked import connect
 
 WITH_TOOLS = ["2025-11-25", "2026-07-28"]
 WITHOUT_TOOLS = ["2024-10-07", "2024-11-05", "2025-06-18"]

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 import trio
-from checked import ALL, OPENING
 
 from mcp_trio import Principal, Server
 from mcp_trio.client.client import Client
 from mcp_trio.client.errors import RemoteError
 from mcp_trio.testing import connect
+from tests.support.checked import ALL, OPENING
 
 NEWEST = ALL[-1]
 SOMEBODY = Principal("somebody", {"read"})

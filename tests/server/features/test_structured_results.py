@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from checked import ALL, connect
 
 from mcp_trio import Image, Limits, Server, Text, ToolResult
 from mcp_trio.client.client import Result
@@ -13,6 +12,7 @@ from mcp_trio.protocol.revisions import REVISIONS
 from mcp_trio.protocol.revisions.pocket import Pocket
 from mcp_trio.protocol.types import Implementation, StructuredContent
 from mcp_trio.server.schema.signature import Returned
+from tests.support.checked import ALL, connect
 
 STRUCTURED = [revision for revision in ALL if revision >= "2025-06-18"]
 WRAPPING = ["2025-06-18", "2025-11-25"]

@@ -13,7 +13,6 @@ import jsonschema
 import msgspec
 import pydantic
 import pytest
-from checked import connect
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
@@ -23,6 +22,7 @@ from mcp_trio.protocol.errors import InvalidArguments
 from mcp_trio.protocol.types import Json
 from mcp_trio.server.schema.forms import form_schema
 from mcp_trio.server.schema.signature import Parameters, Returned
+from tests.support.checked import connect
 
 
 class Kind(Enum):

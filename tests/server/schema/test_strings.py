@@ -9,12 +9,12 @@ from uuid import UUID
 import msgspec
 import pydantic
 import pytest
-from checked import ALL, connect
 
 from mcp_trio import Context, Server
 from mcp_trio.client.errors import RemoteError
 from mcp_trio.protocol.errors import InvalidArguments
 from mcp_trio.server.schema.strings import StringParameters
+from tests.support.checked import ALL, connect
 
 
 class Color(Enum):
