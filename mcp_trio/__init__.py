@@ -28,9 +28,11 @@ from .protocol.types import ToolResult as ToolResult
 from .protocol.types import ToolUse as ToolUse
 from .protocol.types import ToolUseResult as ToolUseResult
 from .serve import Server as Server
+from .server.context import ConnectedClient as ConnectedClient
 from .server.context import Context as Context
 from .server.exceptions import AskFailed as AskFailed
 from .server.exceptions import ToolError as ToolError
+from .server.headers import Headers as Headers
 from .server.limits import Limits as Limits
 
 if TYPE_CHECKING:
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from .server.client_requests import Root as Root
     from .server.client_requests import Roots as Roots
     from .server.client_requests import Sample as Sample
+    from .server.middleware import MiddlewareCall as MiddlewareCall
+    from .server.middleware import Proceed as Proceed
     from .server.sampling import Sampled as Sampled
 
 __version__ = "0.1.0"
@@ -54,17 +58,21 @@ __all__ = [
     "Audio",
     "BlobContents",
     "Completion",
+    "ConnectedClient",
     "Context",
     "Elicit",
     "ElicitUrl",
     "Elicited",
     "EmbeddedResource",
+    "Headers",
     "Icon",
     "Image",
     "InvalidParams",
     "Limits",
+    "MiddlewareCall",
     "MissingClientCapability",
     "Principal",
+    "Proceed",
     "PromptMessage",
     "PromptResult",
     "ProtocolError",
@@ -101,6 +109,8 @@ _DEFERRED = {
     "Roots": "server.client_requests",
     "Sample": "server.client_requests",
     "Sampled": "server.sampling",
+    "MiddlewareCall": "server.middleware",
+    "Proceed": "server.middleware",
     "jwt": "auth.jwt",
     "token_file": "auth.token_file",
 }

@@ -354,13 +354,13 @@ def _digest(request: Request) -> str:
     It covers the principal, the method, and the tool, prompt or resource with its
     arguments.
     """
-    about: Json = {"arguments": {}, **json.decode(request.call.raw)}
+    about: Json = json.decode(request.call.raw)
     parts = [
         _principal_name(request.principal),
         request.call.method,
         about.get("name"),
         about.get("uri"),
-        about.get("arguments"),
+        about.get("arguments") or {},
     ]
     return sha256(json.encode(parts, order="deterministic")).hexdigest()
 

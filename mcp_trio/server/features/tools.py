@@ -82,9 +82,19 @@ class ServerTool(Feature):
 
         Return text and structured content by themselves if there is nothing else.
         """
-        value = await self.call(request, self.parameters.decode(raw))
+        value = await self.call(request, self.decode(raw))
         if type(value) is str and self._returned.schema is None:
             return value
+        return self._short_result(value)
+
+    def as_result(self, value: Any) -> ToolResult:
+        """Return the result for any value that the function returned."""
+        result = self._short_result(value)
+        if isinstance(result, StructuredContent):
+            return result.as_tool_result()
+        return result
+
+    def _short_result(self, value: Any) -> StructuredContent | ToolResult:
         if isinstance(value, ToolResult):
             return self._checked(value)
         if self._returned.schema is None:
