@@ -293,7 +293,7 @@ class ToolUseResult(Model, tag_field="type", tag="tool_result"):
 
 
 class ToolUse(Model, tag_field="type", tag="tool_use"):
-    """The client's model wants to use a tool: its name, and the arguments in `input`."""
+    """A tool that the client's model wants to use. `input` holds the arguments."""
 
     id: str
     name: str
@@ -359,8 +359,8 @@ class ToolResult(Model):
 class StructuredContent(Struct, gc=False):
     """The result of a tool that is structured content alone, encoded.
 
-    Most structured results are, and need not be decoded to be written. `wrapped` is that
-    of `ToolResult`.
+    Most structured results are, and need not be decoded to be written. `wrapped` is
+    that of `ToolResult`.
     """
 
     encoded: bytes

@@ -1,4 +1,4 @@
-"""Messages to sample from: what users may write, and what the client's model answers."""
+"""Messages to sample from, as users may write them, and the answers to them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -88,8 +88,8 @@ class Sampled(Struct, rename="camel"):
 
 
 # A message of a conversation, as a user may write it. A string, one content block and a
-# list of content blocks are messages of the user. The answer of the client's model is its
-# message.
+# list of content blocks are messages of the user. The answer of the client's model is
+# its message.
 Message = (
     str
     | Mapping[str, Any]
@@ -143,7 +143,7 @@ def read_tool_choice(given: str | Mapping[str, Any] | None) -> Json | None:
     return choice
 
 
-def _read_message(given: Any, place: str) -> SamplingMessage:
+def _read_message(given: object, place: str) -> SamplingMessage:
     if isinstance(given, SamplingMessage):
         return given
     if isinstance(given, Sampled):
@@ -160,7 +160,7 @@ def _read_message(given: Any, place: str) -> SamplingMessage:
     return SamplingMessage("user", _read_content(given, place))
 
 
-def _read_content(given: Any, place: str) -> Any:
+def _read_content(given: object, place: str) -> SamplingContent | list[SamplingContent]:
     """Return content as a block or a list of blocks."""
     if isinstance(given, list | tuple):
         return [
@@ -169,7 +169,7 @@ def _read_content(given: Any, place: str) -> Any:
     return _read_block(given, place)
 
 
-def _read_block(given: Any, place: str) -> SamplingContent:
+def _read_block(given: object, place: str) -> SamplingContent:
     block = _read_any_block(given, place)
     if isinstance(block, SAMPLING_TYPES):
         return block
@@ -179,7 +179,7 @@ def _read_block(given: Any, place: str) -> SamplingContent:
     )
 
 
-def _read_any_block(given: Any, place: str) -> Any:
+def _read_any_block(given: object, place: str) -> Any:  # noqa: ANN401
     """Return a block of any kind, which may be given as a string or a dict."""
     if isinstance(given, str):
         return Text(given)
@@ -201,7 +201,7 @@ def _read_any_block(given: Any, place: str) -> Any:
     return _build(_BLOCKS[kind], fields, place)
 
 
-def _build(cls: type[Any], fields: Mapping[str, Any], place: str) -> Any:
+def _build(cls: type[Any], fields: Mapping[str, Any], place: str) -> Any:  # noqa: ANN401
     """Return a model of the protocol's, given its fields by their names in JSON."""
     names = _names(cls)
     values = {}
@@ -225,7 +225,7 @@ def _names(cls: type[Any]) -> dict[str, str]:
     return dict(zip(cls.__struct_encode_fields__, cls.__struct_fields__, strict=True))
 
 
-def _known_block(block: Json, cls: type[Any]) -> Any:
+def _known_block(block: Json, cls: type[Any]) -> Any:  # noqa: ANN401
     """Return a block that the client sent, without keys that nobody knows."""
     names = _names(cls)
     known = {key: value for key, value in block.items() if key in {*names, "type"}}

@@ -49,7 +49,8 @@ class Subscriptions(Struct, eq=False):
     """Everything that listens to one server. `changed` may be called from any thread.
 
     `scopes_of` returns the scopes that the resource at a URI requires; only principals
-    that have them are told about it. `token` is that of the loop in which the conversations run, while the server runs.
+    that have them are told about it. `token` is that of the loop in which
+    the conversations run, while the server runs.
     """
 
     scopes_of: Callable[[str], frozenset[str]]

@@ -23,8 +23,8 @@ class Feature:
     """A function that requests run: `async def` in the event loop, `def` in a thread.
 
     `kind` is the name of the decorator that registers it, such as "tool". `name` is
-    unique among the features of this kind. `strings` says that its arguments are sent as
-    strings.
+    unique among the features of this kind. `strings` says that its arguments are
+    sent as strings.
     """
 
     listed: Model  # as the protocol's lists show it

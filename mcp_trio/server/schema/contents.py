@@ -130,8 +130,8 @@ def _refuse_unknown(contents: Contents, understood: Any) -> None:
         if not any(metadata is known for known in understood):
             raise TypeError(
                 f"has {metadata!r} in Annotated, which has no meaning here; "
-                "use msgspec.Meta(...), pydantic.Field(...), or a string that describes "
-                "the value"
+                "use msgspec.Meta(...), pydantic.Field(...), or a string that "
+                "describes the value"
             )
 
 

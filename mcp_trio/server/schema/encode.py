@@ -21,8 +21,9 @@ def encode_value(value: Any) -> bytes:
 
 
 def _encode_model(value: Any) -> Any:
-    """Return a model of pydantic's in JSON's types. msgspec calls this for any object
-    that it does not know.
+    """Return a model of pydantic's in JSON's types.
+
+    msgspec calls this for any object that it does not know.
     """
     pydantic = sys.modules.get("pydantic")
     if pydantic is not None and isinstance(value, pydantic.BaseModel):

@@ -1,7 +1,7 @@
 """Arguments that the protocol sends as strings: those of prompts and templates.
 
-A string that holds a number, a boolean or null becomes one before arguments are decoded,
-if the parameter is not a string.
+A string that holds a number, a boolean or null becomes one before arguments are
+decoded, if the parameter is not a string.
 """
 
 import re
