@@ -259,7 +259,8 @@ def impurities(file: str) -> Iterator[str]:
         ):
             yield f"{file}:{line}: imports {module}"
     for node in ast.walk(tree(file)):
-        if isinstance(node, ast.Name) and node.id in NOT_PURE_NAMES:
+        is_used = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        if is_used and node.id in NOT_PURE_NAMES:
             yield f"{file}:{node.lineno}: uses {node.id}()"
         if isinstance(node, ast.Attribute) and re.fullmatch(
             r"sys\.(__)?std(in|out|err)(__)?", ast.unparse(node)

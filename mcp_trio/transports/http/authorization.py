@@ -26,10 +26,10 @@ class Bearers:
     def __init__(self, server: Server, path: str) -> None:
         self._server = server
         self._path = "/" + path.strip("/")
-        if server.access is None and server.tools.scopes:
+        if server.access is None and server.scopes:
             log.warning(
-                "tools with scopes are hidden from all HTTP clients, "
-                "because nobody has a scope without access control"
+                "tools, resources and prompts with scopes are hidden from all HTTP "
+                "clients, because nobody has a scope without access control"
             )
 
     def check(self, head: Head) -> Reply | None:
@@ -63,7 +63,7 @@ class Bearers:
         access = self._server.access
         if access is None:
             return refusal(404, "Nothing is served under this path")
-        scopes = access.scopes | self._server.tools.scopes
+        scopes = access.scopes | self._server.scopes
         servers = access.authorization_servers
         document = metadata_document(self._resource(head), servers, scopes)
         return Reply(200, encode(document), JSON)
