@@ -161,6 +161,11 @@ SETTINGS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "of calls, for each sender: 10/s, 100/m, 1000/h, with a burst 10/s:50",
     ),
     "max_in_flight": ("NUMBER", _number, "how many requests may run at once"),
+    "threads": (
+        "NUMBER",
+        _number,
+        "worker threads for functions that are not async (64)",
+    ),
     "max_result": ("BYTES", _number, "of a result; texts that are longer are cut"),
     "profile": ("NAME", one_of(PROFILES), "pocket: for small agents"),
     "log_level": ("LEVEL", one_of(LOG_LEVELS), ", ".join(LOG_LEVELS)),
@@ -263,7 +268,7 @@ def _serve(options: argparse.Namespace) -> int:
 def _limit(server: Server, options: argparse.Namespace) -> None:
     given = {
         name: getattr(options, name)
-        for name in ("timeout", "rate", "max_in_flight", "max_result")
+        for name in ("timeout", "rate", "max_in_flight", "max_result", "threads")
     }
     server.use_limits(
         replace(

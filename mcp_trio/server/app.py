@@ -141,6 +141,8 @@ class Server(Generic[StateT]):
         """Apply these limits from now on, and forget what clients have used so far."""
         self.environment.limits = limits
         self.limiter = Limiter(limits)
+        if self.environment.worker_threads is not None:
+            self.environment.worker_threads.most = limits.threads
 
     @property
     def limits(self) -> Limits:
@@ -540,7 +542,7 @@ class Server(Generic[StateT]):
             async with self._lifespan() as value:
                 self.environment.lifespan_value = value
                 self.subscriptions.token = trio.lowlevel.current_trio_token()
-                threads = WorkerThreads(self.limits.max_in_flight)
+                threads = WorkerThreads(self.limits.threads)
                 self.environment.worker_threads = threads
                 yield
                 self.subscriptions.token = None

@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Mapping
 
+from ...server.worker_threads import WorkerThreads
+
 
 class Metrics:
     """The counters of one server.
@@ -22,7 +24,9 @@ class Metrics:
         self.requests[method, outcome] += 1
         self.seconds += seconds
 
-    def render(self, sessions: int, in_flight: int) -> bytes:
+    def render(
+        self, sessions: int, in_flight: int, threads: WorkerThreads | None = None
+    ) -> bytes:
         """Return the page for Prometheus."""
         requests = {
             f'{{method="{method}",outcome="{outcome}"}}': count
@@ -40,8 +44,24 @@ class Metrics:
             *_family("mcp_sessions", "gauge", {"": sessions}),
             *_family("mcp_streams", "gauge", {"": self.streams}),
             *_family("mcp_http_refused_total", "counter", refused),
+            *_thread_families(threads),
         ]
         return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _thread_families(threads: WorkerThreads | None) -> list[str]:
+    """Return the lines about the worker threads, while the server runs."""
+    if threads is None:
+        return []
+    states = {
+        '{state="busy"}': threads.busy,
+        '{state="abandoned"}': threads.abandoned,
+    }
+    return [
+        *_family("mcp_worker_threads", "gauge", states),
+        *_family("mcp_worker_threads_limit", "gauge", {"": threads.most}),
+        *_family("mcp_worker_threads_waiting", "gauge", {"": threads.waiting}),
+    ]
 
 
 def _family(name: str, kind: str, values: Mapping[str, float]) -> list[str]:

@@ -170,7 +170,8 @@ class Service:
             return self.bearers.metadata(head)
         if head.route == METRICS:
             in_flight = len(self._state.waiting)
-            text = self.metrics.render(len(self.sessions), in_flight)
+            threads = self.server.environment.worker_threads
+            text = self.metrics.render(len(self.sessions), in_flight, threads)
             return Reply(200, text, PLAIN)
         return Reply(200, b"ok\n", PLAIN)
 
