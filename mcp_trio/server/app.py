@@ -60,6 +60,9 @@ class Server(Generic[StateT]):
     completers: dict[str, dict[str, Completer]]
     # Called with every message of the conversations that begin from now on.
     on_message: MessageObserver | None
+    # Exceptions that stop a request from outside, and are passed on. While `serve`
+    # receives Ctrl-C as a signal, a KeyboardInterrupt is a failure like any other.
+    stops: tuple[type[BaseException], ...] = (trio.Cancelled, KeyboardInterrupt)
 
     def __init__(
         self,
