@@ -164,16 +164,22 @@ def _in_json_words(quoted: re.Match[str]) -> str:
 
 
 def encode(value: Any) -> bytes:
-    """Encode a value as JSON.
+    """Encode a value as JSON on one line.
 
-    Lone surrogates, which UTF-8 cannot represent, become U+FFFD.
+    Lone surrogates, which UTF-8 cannot represent, become U+FFFD. Raises ValueError if a
+    `msgspec.Raw` with line breaks in it is not JSON.
     """
     try:
-        return _encoder.encode(value)
+        encoded = _encoder.encode(value)
     except UnicodeEncodeError:
         text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
         utf_16 = text.encode("utf-16", "surrogatepass")
-        return _encoder.encode(json.loads(utf_16.decode("utf-16", "replace")))
+        encoded = _encoder.encode(json.loads(utf_16.decode("utf-16", "replace")))
+    # Only a Raw can contain these. A line break would end the message on stdio and in
+    # an event stream, and what follows it would be read as another one.
+    if b"\n" in encoded or b"\r" in encoded:
+        return msgspec.json.format(encoded, indent=-1)
+    return encoded
 
 
 def encode_result(id: Id, result: bytes) -> bytes:

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import trio
+import trio.lowlevel
 from checked import connect
 
 from mcp_trio import Server
@@ -103,7 +104,7 @@ async def test_a_system_exit_of_a_tool_fails_its_call_everywhere() -> None:
     @server.tool
     async def leave(wait: bool) -> str:
         if wait:
-            await trio.sleep(0)
+            await trio.lowlevel.checkpoint()
         raise SystemExit(3)
 
     async with connect(server, "2025-11-25") as client:
