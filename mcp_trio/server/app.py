@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 
+# Bytes of the secret that signs what clients carry. A shorter one could be guessed from
+# what it has signed.
+SHORTEST_SECRET = 32
+
 # The note on an exception that the lifespan raised, not the program inside it.
 LIFESPAN_FAILED = "raised by the server's lifespan"
 
@@ -602,6 +606,21 @@ def _with_timeout(limits: Limits, timeout: float | None) -> Limits:
 
 
 def _signing_secret(secret: str | bytes | None) -> bytes:
-    """Return the secret that was given, or the environment's, or a new one."""
-    chosen = secret or os.environ.get("MCP_TRIO_SECRET") or secrets.token_bytes(32)
-    return chosen.encode() if isinstance(chosen, str) else chosen
+    """Return the secret that was given, or the environment's, or a new one.
+
+    Raises ValueError if it is so short that it could be guessed.
+    """
+    given = secret
+    where = "Server(secret)"
+    if given is None:
+        given = os.environ.get("MCP_TRIO_SECRET") or None
+        where = "MCP_TRIO_SECRET"
+    if given is None:
+        return secrets.token_bytes(SHORTEST_SECRET)
+    encoded = given.encode() if isinstance(given, str) else given
+    if len(encoded) < SHORTEST_SECRET:
+        raise ValueError(
+            f"{where}: expected at least {SHORTEST_SECRET} bytes, got {len(encoded)}; "
+            'make one: python -c "import secrets; print(secrets.token_urlsafe())"'
+        )
+    return encoded
