@@ -4,7 +4,7 @@ Clients that opened a session hear of every list, and of the resources that they
 subscribed to. Others hear what they asked for in a `subscriptions/listen` request.
 """
 
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 from msgspec import Struct, to_builtins
@@ -14,6 +14,9 @@ from ..protocol.params import VENDOR, Filter
 from ..protocol.types import Json
 from .conversation import Conversation
 from .request import Request
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 # Resources that one session may subscribe to. A bound is needed because a template
 # matches any number of URIs.
@@ -47,12 +50,18 @@ class Subscriptions(Struct, eq=False):
     """Everything that listens to one server. `changed` may be called from any thread.
 
     `token` is that of the loop in which the conversations run, while the server runs.
+
+    There may be very many listeners, so those that an event concerns are looked up, and
+    no event looks at all of them. The dicts without values are ordered sets.
     """
 
     token: trio.lowlevel.TrioToken | None = None
-    # Each conversation with the URIs that it subscribes to; ordered.
+    # Each conversation with the URIs that it subscribes to, and the other way round.
     _conversations: dict[Conversation, dict[str, None]] = {}
-    _listeners: dict[Listener, None] = {}
+    _subscribers: dict[str, dict[Conversation, None]] = {}
+    # The listeners, by what they listen to and by whose they are.
+    _listeners: dict[Topic, dict[Listener, None]] = {}
+    _listeners_of: dict[Conversation, dict[Listener, None]] = {}
     # Changes that have not been sent yet.
     _changed: dict[Topic, None] = {}
 
@@ -62,10 +71,10 @@ class Subscriptions(Struct, eq=False):
 
     def closed(self, conversation: Conversation) -> None:
         """End everything a client listens to, because it has gone."""
-        self._conversations.pop(conversation, None)
-        for listener in self._listeners:
-            if listener.request.conversation is conversation:
-                listener.ended.set()
+        for uri in self._conversations.pop(conversation, {}):
+            _discard(self._subscribers, uri, conversation)
+        for listener in self._listeners_of.get(conversation, ()):
+            listener.ended.set()
 
     def subscribe(self, conversation: Conversation, uri: str) -> None:
         """Tell a session about a resource from now on."""
@@ -81,26 +90,40 @@ class Subscriptions(Struct, eq=False):
                 "some first"
             )
         uris[uri] = None
+        self._subscribers.setdefault(uri, {})[conversation] = None
 
     def unsubscribe(self, conversation: Conversation, uri: str) -> None:
         """Stop telling a session about a resource."""
         self._conversations.get(conversation, {}).pop(uri, None)
+        _discard(self._subscribers, uri, conversation)
 
     def end_all(self) -> None:
         """End every listener with a result, because the server stops."""
-        for listener in self._listeners:
-            listener.ended.set()
+        for listeners in self._listeners_of.values():
+            for listener in listeners:
+                listener.ended.set()
 
     async def listen(self, request: Request, wanted: Filter) -> None:
         """Listen until either side ends it."""
         listener = Listener(request, wanted)
         acknowledged = {"notifications": to_builtins(wanted)}
         listener.tell("notifications/subscriptions/acknowledged", acknowledged)
-        self._listeners[listener] = None
+        self._add(listener)
         try:
             await listener.ended.wait()
         finally:
-            del self._listeners[listener]
+            self._remove(listener)
+
+    def _add(self, listener: Listener) -> None:
+        for topic in listener.topics:
+            self._listeners.setdefault(topic, {})[listener] = None
+        conversation = listener.request.conversation
+        self._listeners_of.setdefault(conversation, {})[listener] = None
+
+    def _remove(self, listener: Listener) -> None:
+        for topic in listener.topics:
+            _discard(self._listeners, topic, listener)
+        _discard(self._listeners_of, listener.request.conversation, listener)
 
     def changed(self, kind: str, uri: str | None = None) -> None:
         """Announce that a list, or the resource at a URI, has changed.
@@ -137,12 +160,19 @@ class Subscriptions(Struct, eq=False):
     def _announce_resource(self, uri: str) -> None:
         method = "notifications/resources/updated"
         params: dict[str, Any] = {"uri": uri}
-        for conversation, uris in list(self._conversations.items()):
-            if uri in uris:
-                conversation.tell(method, params)
+        for conversation in list(self._subscribers.get(uri, ())):
+            conversation.tell(method, params)
         self._tell_listeners(("resources", uri), method, params)
 
     def _tell_listeners(self, topic: Topic, method: str, params: Json) -> None:
-        for listener in list(self._listeners):
-            if topic in listener.topics:
-                listener.tell(method, params)
+        for listener in list(self._listeners.get(topic, ())):
+            listener.tell(method, params)
+
+
+def _discard(sets: dict[K, dict[V, None]], key: K, member: V) -> None:
+    """Remove a member from the set under a key, and the set if it is empty then."""
+    members = sets.get(key)
+    if members is not None:
+        members.pop(member, None)
+        if not members:
+            del sets[key]
