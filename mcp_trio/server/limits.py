@@ -69,7 +69,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     rate: str | None = None
     max_in_flight: int = MOST_AT_ONCE
     max_in_flight_per_connection: int = MOST_OF_ONE
-    max_result: int = 32 * 2**20
+    max_result: int = 8 * 2**20
     timeout: float | None = None
     threads: int = WORKER_THREADS
 

@@ -13,7 +13,7 @@ because results carry the server's name.
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, get_args
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Raw, Struct
 
 from .. import errors, types
 from ..jsonrpc import encode, encode_notification
@@ -194,7 +194,7 @@ class Revision:
         if result.is_error:
             shaped["isError"] = True
         structured = result.structured
-        is_object = isinstance(structured, dict) and not result.wrapped
+        is_object = isinstance(structured, dict | Raw) and not result.wrapped
         if self.wraps and not is_object:
             structured = {"result": structured}
         shaped["structuredContent"] = structured

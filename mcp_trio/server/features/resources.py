@@ -8,6 +8,7 @@ from ...protocol.jsonrpc import encode
 from ...protocol.types import Json, TextContents
 from ..request import Request
 from ..schema.signature import AnyFunction
+from ..truncate import too_large
 from .feature import Feature, listed_description, listed_name
 from .uri_template import UriTemplate
 
@@ -83,6 +84,9 @@ class ServerResource(Feature):
         """Return the contents of the resource with this URI."""
         variables = encode(self.template.match(uri))
         value = await self.call(request, self.parameters.decode(variables))
+        most = request.environment.limits.max_result
+        if isinstance(value, bytes | bytearray | memoryview) and len(value) > most:
+            raise too_large(f"resource {uri}", len(value), most)
         items = [value]
         # Any other list is one value, and becomes JSON.
         if isinstance(value, list) and value:

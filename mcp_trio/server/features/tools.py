@@ -12,6 +12,7 @@ from ...protocol.types import CONTENT_TYPES, Json, Text, ToolResult
 from ..limits import must_be_limits, read_rate
 from ..request import Request
 from ..schema.signature import AnyFunction, Returned
+from ..truncate import too_large
 from .feature import Feature, listed_description, listed_name
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -83,22 +84,25 @@ class ServerTool(Feature):
         value = await self.call(request, self.parameters.decode(raw))
         if type(value) is str and self._returned.schema is None:
             return value
-        return self._result(value)
+        most = self.max_result or request.environment.limits.max_result
+        return self._result(value, most)
 
-    def _result(self, value: Any) -> ToolResult:
-        """Return the result for any value that the function returned."""
+    def _result(self, value: Any, most: int) -> ToolResult:
+        """Return the result for any value that the function returned.
+
+        Raises ToolError if its structured content is larger than `most` bytes.
+        """
         if isinstance(value, ToolResult):
-            return self._checked(value)
+            return self._checked(value, most)
         if self._returned.schema is None:
             content = _content(value, self._returned.is_content)
             if content is not None:
                 return ToolResult(content)
-        structured = self._returned.check(value)
-        encoded = msgspec.json.encode(structured)
+        encoded = self._encode(value, most)
         text = Text(msgspec.json.format(encoded, indent=0).decode())
-        return ToolResult([text], structured, wrapped=self._is_wrapped(structured))
+        return self._structured(ToolResult([text]), encoded)
 
-    def _checked(self, result: ToolResult) -> ToolResult:
+    def _checked(self, result: ToolResult, most: int) -> ToolResult:
         """Check the structured content of a ToolResult that the function returned.
 
         An error does not need any, and may have any.
@@ -109,18 +113,30 @@ class ServerTool(Feature):
                     f"{self.name} promises structured content and returned none"
                 )
             return result
-        structured = result.structured
-        if not result.is_error:
-            structured = self._returned.check(structured)
-        return msgspec.structs.replace(
-            result, structured=structured, wrapped=self._is_wrapped(structured)
-        )
+        is_free = result.is_error
+        encoded = self._encode(result.structured, most, is_free=is_free)
+        return self._structured(result, encoded)
 
-    def _is_wrapped(self, structured: Any) -> bool:
-        """Return whether some revisions need an object around this value."""
-        if self._returned.schema is None:
-            return not isinstance(structured, dict)
-        return not self._returned.is_object
+    def _encode(self, value: Any, most: int, *, is_free: bool = False) -> bytes:
+        """Encode structured content, and check it unless it may be anything.
+
+        Raises ToolError if it is larger than `most` bytes.
+        """
+        encoded = self._returned.encode(value)
+        if len(encoded) > most:
+            raise too_large(self.label, len(encoded), most)
+        if not is_free:
+            self._returned.check(encoded)
+        return encoded
+
+    def _structured(self, result: ToolResult, encoded: bytes) -> ToolResult:
+        """Return a result with structured content that is encoded already."""
+        is_object = encoded.startswith(b"{")
+        if self._returned.schema is not None:
+            is_object = self._returned.is_object
+        return msgspec.structs.replace(
+            result, structured=msgspec.Raw(encoded), wrapped=not is_object
+        )
 
 
 def _content(value: Any, is_content: bool) -> list[model.Content] | None:

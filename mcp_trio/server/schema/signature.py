@@ -19,7 +19,7 @@ from msgspec.structs import asdict
 from ...protocol import jsonrpc
 from ...protocol.errors import InvalidArguments
 from .annotations import located, member_types
-from .decode import DECODE_ERRORS, normalize_integers
+from .decode import DECODE_ERRORS, with_whole_numbers
 from .generate import JSONSchema, schema_of
 
 AnyFunction = Callable[..., Any]
@@ -97,9 +97,9 @@ class Parameters:
                 if self._is_plain:
                     return asdict(self._decode(raw))
                 return self._decode_and_check(raw)
-            except DECODE_ERRORS:
-                # Perhaps a number such as 1.0 is meant as an integer.
-                return self._decode_and_check(normalize_integers(raw))
+            except DECODE_ERRORS as error:
+                whole = with_whole_numbers(bytes(raw), error)
+                return self._decode_and_check(whole)
         except DECODE_ERRORS as error:
             reason = self._reason(jsonrpc.explain(error))
             raise InvalidArguments(reason, of=self._of) from None
@@ -273,19 +273,20 @@ class Returned:
         # Whether the output schema is that of an object.
         self.is_object = self.schema is not None and self.schema.get("type") == "object"
 
-    def check(self, value: Any) -> Any:
-        """Return a value in JSON's own types. Raises ValueError if it does not fit.
-
-        The error says where the value does not fit.
-        """
+    def encode(self, value: Any) -> bytes:
+        """Encode a value as JSON. Raises ValueError if that is not possible."""
         try:
-            encoded = jsonrpc.encode(value)
+            return jsonrpc.encode(value)
+        except DECODE_ERRORS as error:
+            raise ValueError(jsonrpc.explain(error)) from None
+
+    def check(self, encoded: bytes) -> None:
+        """Raise a ValueError that says where an encoded value does not fit."""
+        try:
             try:
                 self._check(encoded)
-            except ValueError:
-                # Perhaps a number such as 1.0 is meant as an integer.
-                self._check(normalize_integers(encoded))
-            return msgspec.json.decode(encoded)
+            except DECODE_ERRORS as error:
+                self._check(with_whole_numbers(encoded, error))
         except DECODE_ERRORS as error:
             raise ValueError(jsonrpc.explain(error)) from None
 
