@@ -38,11 +38,11 @@ class Bearers:
             head.token = found[1].decode()
             return None
         if given[:6].lower() == b"bearer":
-            return self._refused(
+            return self.refuse(
                 head,
                 Denied(401, "invalid_token", "Authorization: the token is malformed"),
             )
-        return self._refused(
+        return self.refuse(
             head, Denied(401, "", "Authorization: Bearer TOKEN is wanted")
         )
 
@@ -54,7 +54,7 @@ class Bearers:
         try:
             head.principal = await access.find(head.token)
         except Denied as denied:
-            return self._refused(head, denied)
+            return self.refuse(head, denied)
         return None
 
     def metadata(self, head: Head) -> Reply:
@@ -66,8 +66,8 @@ class Bearers:
         document = metadata_document(self._resource(head), servers, scopes)
         return Reply(200, encode(document), JSON)
 
-    def _refused(self, head: Head, denied: Denied) -> Reply:
-        """Tells a client why it may not come in, and where to learn how it may."""
+    def refuse(self, head: Head, denied: Denied) -> Reply:
+        """Return the response that says why a token is not accepted (RFC 6750)."""
         if denied.status not in (401, 403):
             return refusal(denied.status, str(denied))
         access = self._server.access

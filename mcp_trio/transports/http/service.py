@@ -10,6 +10,7 @@ from math import ceil
 import msgspec
 import trio
 
+from ...auth.access import Denied
 from ...protocol.errors import HeaderMismatch, UnsupportedVersion
 from ...protocol.mirrored_headers import Mirror, mirrors
 from ...protocol.revisions import Revision
@@ -231,7 +232,7 @@ class Service:
             raise Refused(_session_missing(head))
         if type(event) is Call or (isinstance(event, Batch) and event.asks):
             takes = accepted(head.headers)
-            response = PostResponse(conversation, takes, self.sessions)
+            response = PostResponse(conversation, takes, self.sessions, head.principal)
             exchange = Exchange(self._state, conversation, response, head.token)
             return exchange.begin(event) or exchange
         if isinstance(event, Answer) and revision is not None:
@@ -303,7 +304,10 @@ class Service:
         if head.method == b"DELETE":
             self.sessions.end(session)
             return Reply(204)
-        stream, after = session.resume(head.headers.get(LAST_EVENT))
+        try:
+            stream, after = session.resume(head.headers.get(LAST_EVENT))
+        except Denied as denied:
+            raise Refused(self.bearers.refuse(head, denied)) from None
         return Feed(
             stream,
             self.metrics,
