@@ -4,9 +4,12 @@ import inspect
 import logging
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from hashlib import sha256
 from math import inf
 from traceback import format_exception
+from typing import NamedTuple
 
 import trio
 
@@ -20,6 +23,13 @@ VERIFY_TIMEOUT = 10.0
 RECHECK_INTERVAL = 15.0
 # Seconds between two log lines about a verifier that fails.
 LOG_INTERVAL = 1.0
+# Seconds for which the verifier is not asked again about a token that it has accepted.
+REMEMBERED = 5.0
+# Tokens that are remembered.
+MOST_REMEMBERED = 10_000
+# Tokens that may be verified at once, and those that one address may send of them.
+MOST_VERIFYING = 100
+MOST_VERIFYING_OF_ONE = 75
 
 # From a token to its principal, or to the name of one; None if the token is not valid.
 Verify = Callable[[str], Awaitable[Principal | str | None]]
@@ -38,6 +48,24 @@ class Denied(Exception):
         self.error = error
 
 
+class _Accepted(NamedTuple):
+    """A token that was accepted."""
+
+    principal: Principal
+    until: float  # when the verifier is asked again, in trio's time
+
+
+class _Verification:
+    """One call of the verifier, for all requests that wait for its answer."""
+
+    def __init__(self) -> None:
+        self.done = trio.Event()
+        # False at the end if the call was cancelled.
+        self.is_answered = False
+        self.principal: Principal | None = None
+        self.denied: Denied | None = None
+
+
 class Access:
     """Access control for a server.
 
@@ -45,7 +73,8 @@ class Access:
     name. It returns None for a token that is not valid. `scopes` are required of every
     request. `authorization_servers` are the URLs of the servers that issue tokens.
     `resource` is the URL of the endpoint as clients know it; by default it is made from
-    the Host header and the path of the endpoint.
+    the Host header and the path of the endpoint. A token that `verify` has accepted is
+    remembered for `remember` seconds, or until its principal expires; 0 asks each time.
     """
 
     def __init__(
@@ -55,6 +84,7 @@ class Access:
         scopes: Iterable[str] = (),
         authorization_servers: Iterable[str] = (),
         resource: str | None = None,
+        remember: float = REMEMBERED,
     ) -> None:
         if _is_plain_function(verify) or not callable(verify):
             raise TypeError(
@@ -71,16 +101,92 @@ class Access:
                 "Access(resource) wants the endpoint's URL, such as "
                 f"https://host/mcp, not {resource!r}"
             )
-        self.verify = verify
+        if not _is_duration(remember):
+            raise ValueError(
+                "Access(remember): expected a number of seconds, 0 or more, "
+                f"got {remember!r}"
+            )
+        self._verify = verify
+        self._remember = remember
+        # Digests of tokens that were accepted; the oldest first.
+        self._remembered: dict[bytes, _Accepted] = {}
+        self._verifying = trio.CapacityLimiter(MOST_VERIFYING)
+        self._verifying_of: dict[str, trio.CapacityLimiter] = {}
+        # The tokens that are being verified, by their digests.
+        self._pending: dict[bytes, _Verification] = {}
         self.scopes = as_scopes(scopes, "Access(scopes)")
         self.authorization_servers = list(authorization_servers)
         self.resource = resource
         # When the next failure of the verifier may be logged.
         self._log_at = -inf
 
-    async def find(self, token: str) -> Principal:
-        """Return the principal of a token. Raises Denied."""
-        principal = await self._verify(token)
+    @property
+    def verify(self) -> Verify:
+        """The function from a token to its principal."""
+        return self._verify
+
+    @verify.setter
+    def verify(self, verify: Verify) -> None:
+        self._verify = verify
+        self._remembered.clear()
+
+    async def find(self, token: str, address: str = "") -> Principal:
+        """Return the principal of a token that was sent from an address.
+
+        Raises Denied.
+        """
+        digest = sha256(token.encode()).digest()
+        principal = self._recall(digest)
+        if principal is None:
+            principal = await self._find_once(token, digest, address)
+        return self._check(principal)
+
+    def _recall(self, digest: bytes) -> Principal | None:
+        """Return the principal of a token that was accepted a short while ago."""
+        accepted = self._remembered.get(digest)
+        if accepted is None or accepted.until <= trio.current_time():
+            return None
+        # Perhaps the verifier knows of a later expiry by now.
+        return accepted.principal if accepted.principal.ends_in() > 0 else None
+
+    async def _find_once(
+        self, token: str, digest: bytes, address: str
+    ) -> Principal | None:
+        """Verify a token, or wait for a task that verifies the same one."""
+        while digest in self._pending:
+            other = self._pending[digest]
+            await other.done.wait()
+            if other.denied is not None:
+                raise Denied(other.denied.status, other.denied.error, str(other.denied))
+            if other.is_answered:
+                return other.principal
+        verification = self._pending[digest] = _Verification()
+        try:
+            verification.principal = await self._find_anew(token, digest, address)
+            verification.is_answered = True
+            return verification.principal
+        except Denied as denied:
+            verification.denied = denied
+            raise
+        finally:
+            del self._pending[digest]
+            verification.done.set()
+
+    async def _find_anew(
+        self, token: str, digest: bytes, address: str
+    ) -> Principal | None:
+        """Verify a token, and remember it if it is valid."""
+        principal = await self._call_verifier(token, address)
+        self._remembered.pop(digest, None)
+        if principal is not None and self._remember:
+            if len(self._remembered) >= MOST_REMEMBERED:
+                del self._remembered[next(iter(self._remembered))]
+            until = trio.current_time() + self._remember
+            self._remembered[digest] = _Accepted(principal, until)
+        return principal
+
+    def _check(self, principal: Principal | None) -> Principal:
+        """Return a principal that may make requests. Raises Denied."""
         if principal is None or principal.ends_in() <= 0:
             raise Denied(
                 401, "invalid_token", "The token is not valid here, or no longer"
@@ -112,22 +218,47 @@ class Access:
         if principal.ends_in() <= 0:
             return False
         try:
-            found = await self.find(token)
+            digest = sha256(token.encode()).digest()
+            found = self._check(await self._find_anew(token, digest, ""))
         except Denied as denied:
             return denied.status == 503
         return can_stand_in_for(found, principal)
 
-    async def _verify(self, token: str) -> Principal | None:
-        """Call the verifier. Raises Denied if it fails or takes too long."""
+    async def _call_verifier(self, token: str, address: str) -> Principal | None:
+        """Call the verifier. Raises Denied if it fails or takes too long.
+
+        Only so many tokens are verified at once, so that a flood of them does not
+        become a flood of requests to whoever knows them.
+        """
         try:
             with trio.move_on_after(VERIFY_TIMEOUT):
-                return _as_principal(await self.verify(token))
+                async with self._turn_of(address), self._verifying:
+                    return _as_principal(await self._verify(token))
         except (trio.Cancelled, KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as problem:
             raise self._verifier_failed(token, problem) from None
         self._log(f"took longer than {VERIFY_TIMEOUT:g} s")
         raise Denied(503, "", "Tokens cannot be checked now")
+
+    @asynccontextmanager
+    async def _turn_of(self, address: str) -> AsyncIterator[None]:
+        """Wait until one more token of an address may be verified.
+
+        Rechecks of open connections have no address, and share one turn.
+        """
+        limiter = self._verifying_of.get(address)
+        if limiter is None:
+            limiter = trio.CapacityLimiter(MOST_VERIFYING_OF_ONE)
+            self._verifying_of[address] = limiter
+        try:
+            async with limiter:
+                yield
+        finally:
+            statistics = limiter.statistics()
+            is_used = statistics.borrowed_tokens or statistics.tasks_waiting
+            if not is_used and self._verifying_of.get(address) is limiter:
+                del self._verifying_of[address]
 
     def _verifier_failed(self, token: str, problem: BaseException) -> Denied:
         """Log a failure of the verifier, and return the error for the client."""
@@ -158,6 +289,12 @@ def _is_plain_function(verify: object) -> bool:
     if not inspect.isfunction(verify):
         return False
     return not inspect.iscoroutinefunction(inspect.unwrap(verify))
+
+
+def _is_duration(given: object) -> bool:
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        return False
+    return 0 <= given < inf
 
 
 def _is_resource_url(resource: str) -> bool:

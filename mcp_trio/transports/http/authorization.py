@@ -52,7 +52,7 @@ class Bearers:
         if access is None or head.route in OPEN:
             return None
         try:
-            head.principal = await access.find(head.token)
+            head.principal = await access.find(head.token, head.peer)
         except Denied as denied:
             return self.refuse(head, denied)
         return None
