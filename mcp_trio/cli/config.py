@@ -6,10 +6,9 @@ import argparse
 import json
 import os
 import re
-import shutil
 import sys
-from contextlib import redirect_stdout, suppress
-from itertools import count
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from ..client.target import is_url
 from ..load_spec import UsageError, absolute, import_root, load
 from ..protocol.types import Json
 from .options import DEMO, PROG, SPEC_HELP, Parser, one_of
+from .private_file import back_up, locked, replace_file
 
 
 class Host(Struct, frozen=True):
@@ -151,6 +151,14 @@ def _to_start(spec: str | None) -> Json:
 def _put(file: Path, key: str, name: str, entry: Json, *, force: bool) -> str:
     """Put an entry into a file, beside what is there; says what was done."""
     path = Path(os.path.realpath(file))
+    with _alone_with(path):
+        return _put_alone(file, path, key, name, entry, force=force)
+
+
+def _put_alone(
+    file: Path, path: Path, key: str, name: str, entry: Json, *, force: bool
+) -> str:
+    """Put an entry into the file at `path`, which the user calls `file`."""
     text = _text(path)
     config = _parsed(text, file) if text.strip() else {}
     others = {host.key for host in HOSTS.values()} - {key}
@@ -173,7 +181,7 @@ def _put(file: Path, key: str, name: str, entry: Json, *, force: bool) -> str:
             f"{file} has {name!r} already, with other content; give --force to replace it, or another --name"
         )
     servers[name] = entry
-    backup = _backup(path) if path.exists() else None
+    backup = _backup(path, text) if path.exists() else None
     _write(path, _in_the_manner_of(text, config))
     return f"{file} has {name!r} now" + (
         f"; as it was before: {backup}" if backup else ""
@@ -236,30 +244,30 @@ def _in_the_manner_of(text: str, config: Json) -> str:
     return mark + (written.replace("\n", "\r\n") if "\r\n" in text else written)
 
 
-def _backup(path: Path) -> Path:
-    """A copy beside it, under a name that is free."""
-    names = (path.with_name(f"{path.name}.bak{number or ''}") for number in count())
-    free = next(name for name in names if not name.exists())
+@contextmanager
+def _alone_with(path: Path) -> Iterator[None]:
+    """Keep other runs of this command from writing a file. Raises UsageError."""
     try:
-        shutil.copy2(path, free)
+        path.parent.mkdir(exist_ok=True)
+        with locked(path.parent):
+            yield
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _backup(path: Path, text: str) -> Path:
+    """Write a file's text into a new file beside it. Raises UsageError."""
+    try:
+        return back_up(path, text.encode())
     except OSError as error:
         raise UsageError(
-            f"{free} cannot be written: {error.strerror}; {path} is left as it is"
+            f"no backup of {path} can be written: {error.strerror}; it is left as it is"
         ) from None
-    return free
 
 
 def _write(path: Path, text: str) -> None:
-    """All of it or nothing."""
-    written = path.with_name(f".{path.name}.{os.getpid()}")
+    """Write all of the text or nothing. Raises UsageError."""
     try:
-        path.parent.mkdir(exist_ok=True)
-        written.write_bytes(text.encode())
-        if path.exists():
-            shutil.copymode(path, written)
-        written.replace(path)
+        replace_file(path, text.encode())
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from None
-    finally:
-        with suppress(OSError):
-            written.unlink(missing_ok=True)
