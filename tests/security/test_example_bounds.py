@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checked import NEWEST, connect
 
 from mcp_trio.load_spec import load
+from tests.support.checked import NEWEST, connect
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SERIES = (

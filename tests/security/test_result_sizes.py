@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from checked import ALL, connect
 
 from mcp_trio import (
     Audio,
@@ -23,6 +22,7 @@ from mcp_trio import (
 )
 from mcp_trio.client.errors import RemoteError
 from mcp_trio.server.truncate import truncate_text
+from tests.support.checked import ALL, connect
 
 R = ALL[-2]
 LARGE = 64 * 2**20

@@ -4,10 +4,10 @@ import json
 
 import pytest
 import trio
-from access_sites import ADMIN, HOSTS, A, calling, guarded, verify
-from http_wire import message, request
 
 from mcp_trio import Context, Server
+from tests.support.access_sites import ADMIN, HOSTS, A, calling, guarded, verify
+from tests.support.http_wire import message, request
 
 VERSIONS = ["2025-03-26", "2025-06-18", "2025-11-25"]
 SECRET = b"what only an admin may read"

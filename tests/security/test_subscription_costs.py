@@ -4,7 +4,6 @@ import sys
 from typing import Any
 
 import trio.testing
-from checked import MODERN, modern, raw
 
 from mcp_trio import Server
 from mcp_trio.protocol.revisions import REVISIONS, Revisions
@@ -13,6 +12,7 @@ from mcp_trio.protocol.types import Implementation
 from mcp_trio.server.conversation import Conversation
 from mcp_trio.server.subscriptions import Subscriptions
 from mcp_trio.transports.memory import memory_pair
+from tests.support.checked import MODERN, modern, raw
 
 R = MODERN[0]
 

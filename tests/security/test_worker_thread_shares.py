@@ -11,7 +11,6 @@ import pytest
 import trio
 import trio.lowlevel
 import trio.testing
-from checked import call, cancelled, connect, opened
 
 from mcp_trio import Limits, Server
 from mcp_trio.protocol.errors import TooManyCalls
@@ -19,6 +18,7 @@ from mcp_trio.server.accounts import Account, account_of
 from mcp_trio.server.conversation import Conversation
 from mcp_trio.server.worker_threads import PATIENCE, WorkerThreads
 from mcp_trio.transports.http.metrics import Metrics
+from tests.support.checked import call, cancelled, connect, opened
 
 R = "2025-11-25"
 ONE = Account("address", "192.0.2.1")
