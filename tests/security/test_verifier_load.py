@@ -42,6 +42,21 @@ class Verifier:
         return None if token == "bad" else Principal(token)
 
 
+class _ClockFrom(trio.abc.Clock):
+    """A clock that stands still at some time."""
+
+    def __init__(self, now: float) -> None:
+        self._now = now
+
+    def start_clock(self) -> None: ...
+
+    def current_time(self) -> float:
+        return self._now
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        return 0 if deadline <= self._now else 999999
+
+
 async def test_a_valid_token_is_remembered_for_a_short_time(
     mock_clock: trio.testing.MockClock,
 ) -> None:
@@ -53,6 +68,20 @@ async def test_a_valid_token_is_remembered_for_a_short_time(
     assert verifier.asked == ["good"]
     mock_clock.jump(REMEMBERED)
     await access.find("good")
+    assert verifier.asked == ["good", "good"]
+
+
+def test_nothing_is_remembered_in_another_loop() -> None:
+    verifier = Verifier()
+    access = Access(verifier)
+
+    async def find() -> None:
+        verifier.go.set()
+        await access.find("good")
+
+    for start in (1e6, 1.0):
+        verifier.go = trio.Event()
+        trio.run(find, clock=_ClockFrom(start))
     assert verifier.asked == ["good", "good"]
 
 

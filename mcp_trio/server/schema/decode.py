@@ -28,8 +28,8 @@ _encode_numbers = msgspec.json.Encoder(decimal_format="number").encode
 _NOT_AN_INTEGER = re.compile(r"Expected `.*\bint\b.*`, got `float`")
 # The largest JSON that is decoded again, and the most values in it. To write its numbers
 # anew takes many times as long as to decode it.
-_MOST_BYTES = 2**20
-_MOST_VALUES = 1_000
+MOST_BYTES = 2**20
+MOST_VALUES = 1_000
 
 
 def with_whole_numbers(encoded: bytes, error: Exception) -> bytes:
@@ -39,7 +39,7 @@ def with_whole_numbers(encoded: bytes, error: Exception) -> bytes:
     error with which decoding failed if that has another reason, or if the JSON is so
     large that nobody should wait for it to be decoded twice.
     """
-    is_small = len(encoded) <= _MOST_BYTES and _count_values(encoded) <= _MOST_VALUES
+    is_small = len(encoded) <= MOST_BYTES and _count_values(encoded) <= MOST_VALUES
     if not is_small or not _NOT_AN_INTEGER.match(str(error)):
         raise error
     return _encode_numbers(_decode_numbers(encoded))
