@@ -6,10 +6,11 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from contextvars import ContextVar, copy_context
 from hashlib import sha256
 from math import inf
 from traceback import format_exception
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import trio
 
@@ -48,11 +49,21 @@ class Denied(Exception):
         self.error = error
 
 
-class _Accepted(NamedTuple):
-    """A token that was accepted."""
+class _Answer(NamedTuple):
+    """What the verifier said of a token, and the context variables that it has set.
 
-    principal: Principal
+    Whoever gets the answer later without a call of the verifier gets these too.
+    """
+
+    principal: Principal | None
+    variables: dict[ContextVar[Any], Any]
     until: float  # when the verifier is asked again, in trio's time
+
+    def take(self) -> Principal | None:
+        """Set the context variables, and return the principal."""
+        for variable, value in self.variables.items():
+            variable.set(value)
+        return self.principal
 
 
 class _Verification:
@@ -60,9 +71,8 @@ class _Verification:
 
     def __init__(self) -> None:
         self.done = trio.Event()
-        # False at the end if the call was cancelled.
-        self.is_answered = False
-        self.principal: Principal | None = None
+        # Neither is there at the end if the call was cancelled.
+        self.answer: _Answer | None = None
         self.denied: Denied | None = None
 
 
@@ -109,7 +119,7 @@ class Access:
         self._verify = verify
         self._remember = remember
         # Digests of tokens that were accepted; the oldest first.
-        self._remembered: dict[bytes, _Accepted] = {}
+        self._remembered: dict[bytes, _Answer] = {}
         self._verifying = trio.CapacityLimiter(MOST_VERIFYING)
         self._verifying_of: dict[str, trio.CapacityLimiter] = {}
         # The tokens that are being verified, by their digests.
@@ -136,39 +146,36 @@ class Access:
         Raises Denied.
         """
         digest = sha256(token.encode()).digest()
-        principal = self._recall(digest)
-        if principal is None:
-            principal = await self._find_once(token, digest, address)
-        return self._check(principal)
+        answer = self._recall(digest)
+        if answer is None:
+            answer = await self._find_once(token, digest, address)
+        return self._check(answer.take())
 
-    def _recall(self, digest: bytes) -> Principal | None:
-        """Return the principal of a token that was accepted a short while ago."""
-        accepted = self._remembered.get(digest)
-        if accepted is None:
+    def _recall(self, digest: bytes) -> _Answer | None:
+        """Return the answer about a token that was accepted a short while ago."""
+        answer = self._remembered.get(digest)
+        if answer is None or answer.principal is None:
             return None
-        left = accepted.until - trio.current_time()
+        left = answer.until - trio.current_time()
         # In another loop the clock is another one, and may show any time.
         if not 0 < left <= self._remember:
             return None
         # Perhaps the verifier knows of a later expiry by now.
-        return accepted.principal if accepted.principal.ends_in() > 0 else None
+        return answer if answer.principal.ends_in() > 0 else None
 
-    async def _find_once(
-        self, token: str, digest: bytes, address: str
-    ) -> Principal | None:
+    async def _find_once(self, token: str, digest: bytes, address: str) -> _Answer:
         """Verify a token, or wait for a task that verifies the same one."""
         while digest in self._pending:
             other = self._pending[digest]
             await other.done.wait()
             if other.denied is not None:
                 raise Denied(other.denied.status, other.denied.error, str(other.denied))
-            if other.is_answered:
-                return other.principal
+            if other.answer is not None:
+                return other.answer
         verification = self._pending[digest] = _Verification()
         try:
-            verification.principal = await self._find_anew(token, digest, address)
-            verification.is_answered = True
-            return verification.principal
+            verification.answer = await self._find_anew(token, digest, address)
+            return verification.answer
         except Denied as denied:
             verification.denied = denied
             raise
@@ -176,18 +183,22 @@ class Access:
             del self._pending[digest]
             verification.done.set()
 
-    async def _find_anew(
-        self, token: str, digest: bytes, address: str
-    ) -> Principal | None:
+    async def _find_anew(self, token: str, digest: bytes, address: str) -> _Answer:
         """Verify a token, and remember it if it is valid."""
+        before = copy_context()
         principal = await self._call_verifier(token, address)
+        variables = {
+            variable: value
+            for variable, value in copy_context().items()
+            if variable not in before or before[variable] is not value
+        }
+        answer = _Answer(principal, variables, trio.current_time() + self._remember)
         self._remembered.pop(digest, None)
         if principal is not None and self._remember:
             if len(self._remembered) >= MOST_REMEMBERED:
                 del self._remembered[next(iter(self._remembered))]
-            until = trio.current_time() + self._remember
-            self._remembered[digest] = _Accepted(principal, until)
-        return principal
+            self._remembered[digest] = answer
+        return answer
 
     def _check(self, principal: Principal | None) -> Principal:
         """Return a principal that may make requests. Raises Denied."""
@@ -224,7 +235,8 @@ class Access:
         try:
             digest = sha256(token.encode()).digest()
             # Not what is remembered, but other connections may wait for the same answer.
-            found = self._check(await self._find_once(token, digest, ""))
+            answer = await self._find_once(token, digest, "")
+            found = self._check(answer.principal)
         except Denied as denied:
             return denied.status == 503
         return can_stand_in_for(found, principal)

@@ -2,6 +2,7 @@
 
 import json
 import time
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
@@ -123,6 +124,33 @@ def test_a_time_to_remember_that_is_none_is_refused(given: Any) -> None:
     expected = "expected a number of seconds, 0 or more"
     with pytest.raises(ValueError, match=expected):
         Access(Verifier(), remember=given)
+
+
+async def test_a_remembered_answer_sets_the_context_variables_of_its_verifier() -> None:
+    role = ContextVar("role", default="unset")
+    go = trio.Event()
+
+    async def verify(token: str) -> str:
+        await go.wait()
+        role.set(token)
+        return token
+
+    access = Access(verify)
+    seen: list[str] = []
+
+    async def find() -> None:
+        await access.find("admin")
+        seen.append(role.get())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(find)
+        nursery.start_soon(find)
+        await trio.testing.wait_all_tasks_blocked()
+        go.set()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(find)
+    assert seen == ["admin"] * 3
+    assert role.get() == "unset"
 
 
 @pytest.mark.parametrize("name", ["good", "bad"])
