@@ -24,7 +24,7 @@ VERIFY_TIMEOUT = 10.0
 RECHECK_INTERVAL = 15.0
 # Seconds between two log lines about a verifier that fails.
 LOG_INTERVAL = 1.0
-# Seconds for which the verifier is not asked again about a token that it has accepted.
+# Seconds until the verifier is asked again about a token that it has accepted.
 REMEMBERED = 5.0
 # Tokens that are remembered.
 MOST_REMEMBERED = 10_000
@@ -234,7 +234,7 @@ class Access:
             return False
         try:
             digest = sha256(token.encode()).digest()
-            # Not what is remembered, but other connections may wait for the same answer.
+            # Ask anew; other connections may wait for the same answer.
             answer = await self._find_once(token, digest, "")
             found = self._check(answer.principal)
         except Denied as denied:

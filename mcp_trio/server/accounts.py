@@ -20,7 +20,7 @@ class Account(Struct, frozen=True):
 
     kind: str
     name: Hashable
-    # Whether there can be no other client that needs a share.
+    # Whether the client is the only one.
     is_alone: bool = False
 
 

@@ -1,12 +1,13 @@
 """Truncates results that are too large, in their texts, and says so in them.
 
 A result may be far larger than memory allows to encode. So texts and data are measured
-before anything is encoded, and what is left of a text is cut out of it first.
+before anything is encoded, and texts are cut first.
 """
 
 from collections.abc import Callable
 from contextlib import suppress
 from copy import copy
+from functools import cache
 from typing import Any
 
 from msgspec import Raw, Struct, json
@@ -17,8 +18,8 @@ from .exceptions import ToolError
 
 # The fields of results that hold texts, or whatever holds texts.
 _CONTAINERS = ("content", "messages", "resource")
-# The fields that hold what cannot be cut.
-_FIXED = ("data", "blob", "structured", "values")
+# The fields that may be large. Only texts can be cut.
+_LARGE = (*_CONTAINERS, "text", "data", "blob", "structured", "values")
 
 
 class _Piece:
@@ -58,12 +59,13 @@ def truncate_result(
 
     Raises ToolError if it is larger than `most` bytes even without its texts.
     """
-    fixed = _measure_fixed(value)
-    if fixed > most:
-        raise too_large(whose, fixed, most)
     pieces: list[_Piece] = []
-    if fixed + _measure_texts(value) > most:
+    measured = _measure(value)
+    if measured > most:
         value = _copy(value, pieces)
+        fixed = measured - sum(piece.size for piece in pieces)
+        if fixed > most:
+            raise too_large(whose, measured, most)
         _cut_before_encoding(pieces, most - fixed)
     encoded = write(value)
     size = len(encoded)
@@ -128,28 +130,26 @@ def _decode_start(encoded: bytes, size: int) -> str:
     return ""
 
 
-def _measure_fixed(value: Any) -> int:
-    """Return at least how many bytes the parts take that cannot be cut."""
-    if isinstance(value, list):
-        return sum(map(_measure_fixed, value))
-    if isinstance(value, str | bytes | Raw):
-        return len(memoryview(value)) if isinstance(value, Raw) else len(value)
-    if not isinstance(value, Struct):
-        return 0
-    names = (*_CONTAINERS, *_FIXED)
-    return sum(_measure_fixed(getattr(value, name, None)) for name in names)
+def _measure(value: Any) -> int:
+    """Return at least how many bytes a result takes, without encoding it."""
+    kind: type = type(value)
+    if kind is str:
+        return len(value)
+    if kind is list:
+        return sum(map(_measure, value))
+    if kind is Raw:
+        return len(memoryview(value))
+    size = 0
+    for name in _large_fields(kind):
+        size += _measure(getattr(value, name))
+    return size
 
 
-def _measure_texts(value: Any) -> int:
-    """Return at least how many bytes the texts take."""
-    if isinstance(value, list):
-        return sum(map(_measure_texts, value))
-    if not isinstance(value, Struct):
-        return 0
-    size = len(getattr(value, "text", ""))
-    return size + sum(
-        _measure_texts(getattr(value, name, None)) for name in _CONTAINERS
-    )
+@cache
+def _large_fields(kind: type) -> list[str]:
+    """Return the fields of a class that may be large."""
+    fields = getattr(kind, "__struct_fields__", ())
+    return [name for name in fields if name in _LARGE]
 
 
 def _copy(value: Any, pieces: list[_Piece]) -> Any:

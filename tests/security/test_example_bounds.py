@@ -2,7 +2,6 @@
 
 import time
 import tracemalloc
-from fnmatch import _compile_pattern  # type: ignore[attr-defined]
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +63,9 @@ async def test_a_query_is_stopped_in_time(what: str) -> None:
 
 
 async def test_a_pattern_is_bounded_in_length() -> None:
-    kept = _compile_pattern.cache_info().currsize
     result = await _answer("files", "find_files", pattern="*" + "a" * 200)
     assert result.is_error
     assert result.text == "A pattern has at most 200 characters"
-    assert _compile_pattern.cache_info().currsize == kept
 
 
 async def test_so_many_files_are_looked_at(

@@ -330,7 +330,7 @@ async def wait() -> str:
 
 async def main():
     async with connect(server) as client:
-        # A stack for which there is no room stands for any reason not to get a thread.
+        # There is no memory for such a stack, so no thread can be started.
         resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
         threading.stack_size(2**30)
         refused = await client.call_tool("block")

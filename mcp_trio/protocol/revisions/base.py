@@ -16,7 +16,7 @@ from typing import Any, ClassVar, get_args
 from msgspec import UNSET, Raw, Struct
 
 from .. import errors, types
-from ..jsonrpc import encode, encode_notification
+from ..jsonrpc import encode, encode_notification, encode_text
 from ..params import LogLevel
 from ..sanitize import SHORT, strip_controls
 from ..types import Json
@@ -254,7 +254,7 @@ class Revision:
         # Most texts are short and printable; they need no call.
         if len(text) >= SHORT or not text.isprintable():
             text = strip_controls(text)
-        return b"%b%b%b" % (self._before_text, encode(text), self._after_text)
+        return b"%b%b%b" % (self._before_text, encode_text(text), self._after_text)
 
     def notification(self, method: str, params: Json) -> bytes | None:
         """Encode a notification; return None if the revision does not have it."""

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from copy import copy
 from typing import Any
 
 import msgspec
@@ -134,9 +135,11 @@ class ServerTool(Feature):
         is_object = encoded.startswith(b"{")
         if self._returned.schema is not None:
             is_object = self._returned.is_object
-        return msgspec.structs.replace(
-            result, structured=msgspec.Raw(encoded), wrapped=not is_object
-        )
+        # A copy by `structs.replace` would check every field again.
+        structured = copy(result)
+        structured.structured = msgspec.Raw(encoded)
+        structured.wrapped = not is_object
+        return structured
 
 
 def _content(value: Any, is_content: bool) -> list[model.Content] | None:
