@@ -190,7 +190,7 @@ async def serve(
 
 @contextmanager
 def _without_interrupts(server: app.Server[Any]) -> Iterator[None]:
-    """Let a KeyboardInterrupt of a tool fail its call: Ctrl-C arrives as a signal here."""
+    """Let a KeyboardInterrupt of a tool fail its call; Ctrl-C is a signal here."""
     before = server.stops
     server.stops = (trio.Cancelled,)
     try:

@@ -198,7 +198,7 @@ FETCH_ERRORS = (
 class KeySet:
     """The public keys of an issuer, by their names.
 
-    A set with a URL is downloaded when a key is first needed and when a key is not known.
+    A set with a URL is downloaded when a key is first needed, or when it is not known.
     Known keys that are old are downloaded again in the background, and serve meanwhile:
     an issuer that hangs holds up nobody whose key is known.
     """

@@ -71,7 +71,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def back_up(path: Path, content: bytes) -> Path:
-    """Write the content into a new file beside `path`, and return the new file's path."""
+    """Write the content into a new file beside `path`, and return its path."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     for number in count():
         backup = path.with_name(f"{path.name}.bak{number or ''}")

@@ -1,9 +1,9 @@
 """Worker threads for functions that may block.
 
-A thread cannot be taken back: a function that hangs, or whose request was cancelled, keeps
-its thread until it returns. So the threads are shared: an account holds at most three
-quarters of them, including those that its cancelled requests left running, and a freed
-thread goes to each account in turn.
+A thread cannot be taken back: a function that hangs, or whose request was cancelled,
+keeps its thread until it returns. So the threads are shared: an account holds at most
+three quarters of them, including those that its cancelled requests left running, and
+the accounts that wait get the freed threads in turn.
 """
 
 import logging
@@ -41,9 +41,9 @@ class WorkerThreads:
         self.abandoned = 0
         self._held: Counter[Account] = Counter()
         self._abandoned_by: Counter[Account] = Counter()
-        # The calls that wait for a thread. A freed thread goes to the first account that
-        # may hold one more, and that account becomes the last. Many calls may be
-        # cancelled at once, so each is found without a search.
+        # The calls that wait for a thread. The first account that may hold one more
+        # gets a freed thread, and becomes the last. Many calls may be cancelled at
+        # once, so each is found without a search.
         self._queues: dict[Account, OrderedDict[_Slot, None]] = {}
         # When a thread last became free: of each account that holds some, and of all.
         self._freed_at: dict[Account, float] = {}

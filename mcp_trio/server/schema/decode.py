@@ -26,8 +26,8 @@ _encode_numbers = msgspec.json.Encoder(decimal_format="number").encode
 # What msgspec says of a number such as 1.0 where it expects an integer. In a union the
 # other types are named too.
 _NOT_AN_INTEGER = re.compile(r"Expected `.*\bint\b.*`, got `float`")
-# The largest JSON that is decoded again, and the most values in it. To write its numbers
-# anew takes many times as long as to decode it.
+# The largest JSON that is decoded again, and the most values in it. To rewrite its
+# numbers takes many times as long as to decode it.
 MOST_BYTES = 2**20
 MOST_VALUES = 1_000
 
