@@ -32,7 +32,8 @@ MAY_IMPORT = {
     "trace": {"auth", "client", "load_spec", "protocol", "server", "transports"},
     "bench": {"client", "load_spec", "protocol", "trace"},
     "console": {"auth", "client", "protocol", "server", "trace", "transports"},
-    "serve": {"auth", "console", "server", "transports"},
+    "telemetry": {"server"},
+    "serve": {"auth", "console", "server", "telemetry", "transports"},
     "mcp_trio": {"auth", "protocol", "serve", "server"},
     "demo": {"mcp_trio"},
     "testing": {"auth", "client", "protocol", "server", "trace", "transports"},
@@ -59,7 +60,7 @@ PURE_LIBRARIES = {"msgspec", "mcp_trio"}
 HEAVY = set(
     """
     jsonschema httptools hypercorn quart quart_trio trio_websocket h11 h2 wsproto sqlite3 argparse asyncio
-    rich matplotlib jwt cryptography watchfiles anyio
+    rich matplotlib opentelemetry jwt cryptography watchfiles anyio
     """.split()
 )
 
@@ -496,6 +497,7 @@ def test_no_text_names_a_path_of_some_machine() -> None:
 # Packages whose names on the index differ from those of their modules.
 DISTRIBUTIONS = {
     "jwt": "pyjwt",
+    "opentelemetry": "opentelemetry-api",
     "quart_trio": "quart-trio",
     "trio_websocket": "trio-websocket",
 }

@@ -17,7 +17,7 @@ from mcp_trio.protocol.errors import TooManyCalls
 from mcp_trio.server.accounts import Account, account_of
 from mcp_trio.server.conversation import Conversation
 from mcp_trio.server.worker_threads import PATIENCE, WorkerThreads
-from mcp_trio.transports.http.metrics import Metrics
+from mcp_trio.transports.http.metrics import Metrics, thread_gauges
 from tests.support.checked import call, cancelled, connect, opened
 
 R = "2025-11-25"
@@ -273,7 +273,7 @@ async def test_the_metrics_count_busy_and_abandoned_threads() -> None:
                 scope.cancel()
         nursery.start_soon(calls.call, OTHER)
         await calls.have_begun(1)
-        lines = Metrics().render(0, 0, calls.threads).decode().splitlines()
+        lines = Metrics().render(thread_gauges(calls.threads)).decode().splitlines()
         assert 'mcp_worker_threads{state="busy"} 1' in lines
         assert 'mcp_worker_threads{state="abandoned"} 1' in lines
         assert "mcp_worker_threads_limit 8" in lines

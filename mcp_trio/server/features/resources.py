@@ -87,6 +87,10 @@ class ServerResource(Feature):
         most = request.environment.limits.max_result
         if isinstance(value, bytes | bytearray | memoryview) and len(value) > most:
             raise too_large(f"resource {uri}", len(value), most)
+        return self.as_contents(uri, value)
+
+    def as_contents(self, uri: str, value: Any) -> list[Contents]:
+        """Return the contents for any value that the function returned."""
         items = [value]
         # Any other list is one value, and becomes JSON.
         if isinstance(value, list) and value:

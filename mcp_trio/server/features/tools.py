@@ -85,13 +85,17 @@ class ServerTool(Feature):
         value = await self.call(request, self.parameters.decode(raw))
         if type(value) is str and self._returned.schema is None:
             return value
-        most = self.max_result or request.environment.limits.max_result
-        return self._result(value, most)
+        return self.as_result(value, self.largest_result(request))
 
-    def _result(self, value: Any, most: int) -> ToolResult:
+    def largest_result(self, request: Request) -> int:
+        """Return how many bytes a result may have."""
+        return self.max_result or request.environment.limits.max_result
+
+    def as_result(self, value: Any, most: int) -> ToolResult:
         """Return the result for any value that the function returned.
 
-        Raises ToolError if its structured content is larger than `most` bytes.
+        Its structured content is encoded. Raises ToolError if that is larger than
+        `most` bytes.
         """
         if isinstance(value, ToolResult):
             return self._checked(value, most)

@@ -6,7 +6,7 @@ from msgspec import Struct
 from ...auth.principal import Principal
 from ...server.request import Request
 from .event_stream import EventStream
-from .messages import JSON, Reply, refusal, reply
+from .messages import JSON, Headers, Reply, refusal, reply
 from .rules import Accepted
 from .sessions import HttpSession, Sessions
 
@@ -22,6 +22,7 @@ class PostResponse(Struct, eq=False):
     conversation: HttpSession
     accepted: Accepted
     sessions: Sessions
+    headers: Headers = {}  # the headers of the POST
     # The principal of this POST. A later one may come with a token of other scopes.
     principal: Principal | None = None
     reply: Reply | None = None

@@ -32,7 +32,7 @@ from .messages import (
     refusal,
     reply,
 )
-from .metrics import Metrics
+from .metrics import Gauge, Metrics, thread_gauges
 from .response import PostResponse
 from .rules import (
     HEALTH,
@@ -77,6 +77,7 @@ class Service:
         )
         self.bearers = Bearers(server, settings.path)
         self.metrics = Metrics()
+        server.observe_requests(self.metrics)
         self.sessions = Sessions()
         self.stopping = False
         self._state = ServiceState(server, self.metrics, self.sessions)
@@ -170,11 +171,19 @@ class Service:
         if head.route == METADATA:
             return self.bearers.metadata(head)
         if head.route == METRICS:
-            in_flight = len(self._state.waiting)
-            threads = self.server.environment.worker_threads
-            text = self.metrics.render(len(self.sessions), in_flight, threads)
-            return Reply(200, text, PLAIN)
+            return Reply(200, self.metrics.render(self._gauges()), PLAIN)
         return Reply(200, b"ok\n", PLAIN)
+
+    def _gauges(self) -> list[Gauge]:
+        """Return what the service holds now."""
+        in_flight = {"": self.server.limiter.total}
+        sessions = {"": len(self.sessions)}
+        gauges = [
+            Gauge("mcp_requests_in_flight", "Requests that are waiting.", in_flight),
+            Gauge("mcp_sessions", "HTTP sessions that are open.", sessions),
+        ]
+        threads = self.server.environment.worker_threads
+        return gauges if threads is None else gauges + thread_gauges(threads)
 
     def _post(self, head: Head, body: bytes) -> Reply | Exchange:
         """Answer a POST to the MCP endpoint, and show it to the message observer."""
@@ -232,7 +241,9 @@ class Service:
             raise Refused(_session_missing(head))
         if type(event) is Call or (isinstance(event, Batch) and event.asks):
             takes = accepted(head.headers)
-            response = PostResponse(conversation, takes, self.sessions, head.principal)
+            response = PostResponse(
+                conversation, takes, self.sessions, head.headers, head.principal
+            )
             exchange = Exchange(self._state, conversation, response, head.token)
             return exchange.begin(event) or exchange
         if isinstance(event, Answer) and revision is not None:
@@ -361,6 +372,7 @@ class Service:
 
     def close(self) -> None:
         """End every session."""
+        self.server.stop_observing_requests(self.metrics)
         for session in list(self.sessions.values()):
             self.sessions.end(session)
 
