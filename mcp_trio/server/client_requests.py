@@ -350,7 +350,7 @@ def _digest(request: Request) -> str:
     or resource with its arguments. So a state that one server has signed is of no use
     at another server with the same secret.
     """
-    about: Json = {"arguments": {}, **json.decode(request.call.raw)}
+    about: Json = json.decode(request.call.raw)
     revision = request.call.revision
     parts = [
         revision.server.name,
@@ -359,7 +359,7 @@ def _digest(request: Request) -> str:
         request.call.method,
         about.get("name"),
         about.get("uri"),
-        about.get("arguments"),
+        about.get("arguments") or {},
     ]
     return sha256(json.encode(parts, order="deterministic")).hexdigest()
 

@@ -113,8 +113,8 @@ class Context(Generic[StateT]):
     @property
     def meta(self) -> Json:
         """The request's `_meta`, as the client sent it."""
-        meta: Json = msgspec.json.decode(self._request.call.raw).get("_meta", {})
-        return meta
+        params = msgspec.json.decode(self._request.call.raw) or {}
+        return params.get("_meta") or {}
 
     async def progress(
         self, done: float, total: float | None = None, message: str | None = None

@@ -171,8 +171,9 @@ async def complete(server: Server, request: Request) -> bytes:
     completion = Completion([])
     if completer is not None:
         server.limiter.check(request)
+        others = params.context.arguments if params.context is not None else None
         completion = await completer.complete(
-            request, params.argument.value, params.context.arguments
+            request, params.argument.value, others or {}
         )
 
     def write(completion: Completion) -> bytes:

@@ -97,7 +97,7 @@ async def use_draft_07() -> str:
     return "done"
 
 
-@server.tool
+@server.tool(input_schema={"type": "object", "additionalProperties": False})
 async def get_current_time() -> str:
     """Returns the current server time"""
     return datetime.now(UTC).isoformat()

@@ -8,6 +8,7 @@ from typing import Any
 import trio
 
 from ...auth.principal import NO_SCOPES
+from ...protocol.errors import InvalidArguments
 from ...protocol.types import Json, Model
 from ..accounts import account_of
 from ..context import Context
@@ -61,6 +62,19 @@ class Feature:
                     f"{self.label}: argument {name!r} comes as a string; "
                     "use str, an Enum or a Literal"
                 )
+
+    def decode(self, raw: bytes) -> dict[str, Any]:
+        """Return the keyword arguments in encoded ones. Raises InvalidArguments.
+
+        Null counts as no arguments, because clients in Go write an absent map so.
+        """
+        try:
+            return self.parameters.decode(raw)
+        except InvalidArguments:
+            # Only now, because few clients send it.
+            if bytes(raw) != b"null":
+                raise
+        return self.parameters.decode(b"{}")
 
     def call(self, request: Request, arguments: dict[str, Any]) -> Awaitable[Any]:
         """Return an awaitable that runs the function within its timeout.

@@ -50,7 +50,7 @@ class ServerPrompt(Feature):
 
     async def fill(self, request: Request, raw: bytes) -> PromptResult:
         """Fill in the prompt with encoded arguments. Raises InvalidArguments."""
-        return self.as_result(await self.call(request, self.parameters.decode(raw)))
+        return self.as_result(await self.call(request, self.decode(raw)))
 
     def as_result(self, value: Any) -> PromptResult:
         """Return the result for any value that the function returned."""

@@ -82,7 +82,7 @@ class ServerTool(Feature):
         Return the text of a tool that returned plain text, else a ToolResult. Raises
         InvalidArguments.
         """
-        value = await self.call(request, self.parameters.decode(raw))
+        value = await self.call(request, self.decode(raw))
         if type(value) is str and self._returned.schema is None:
             return value
         return self.as_result(value, self.largest_result(request))

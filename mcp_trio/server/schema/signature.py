@@ -83,8 +83,11 @@ class Parameters:
         self._renamed = {
             field: name for field, name in self._names.items() if field != name
         }
-        self.schema = schema_of(struct, further=self._extra or Any)
-        self.schema.pop("description", None)
+        schema = schema_of(struct, further=self._extra or Any)
+        schema.pop("description", None)
+        # JSON Schema does not require `properties`, but many frameworks read it.
+        no_properties: JSONSchema = {"type": "object", "properties": {}}
+        self.schema = no_properties | schema
         if input_schema is not None:
             self._adopt(input_schema)
         # Whether decoding is one call of msgspec.

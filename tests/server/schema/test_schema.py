@@ -171,7 +171,11 @@ def test_a_function_without_parameters_takes_the_empty_object():
     def function(): ...
 
     parameters = Parameters(function)
-    assert parameters.schema == {"type": "object", "additionalProperties": False}
+    assert parameters.schema == {
+        "type": "object",
+        "properties": {},
+        "additionalProperties": False,
+    }
     assert parameters.decode(b"{}") == {}
 
 
@@ -503,6 +507,7 @@ def test_kwargs_may_have_a_type():
     parameters = Parameters(function)
     assert parameters.schema == {
         "type": "object",
+        "properties": {},
         "additionalProperties": {"type": "integer"},
     }
     assert parameters.decode(b'{"a":1}') == {"a": 1}
