@@ -150,9 +150,11 @@ def _encode_tool_result(
     revision = request.call.revision
     most = tool.max_result or request.environment.limits.max_result
     if isinstance(result, str):
-        encoded = revision.encode_text(result)
-        if len(encoded) <= most:
-            return encoded
+        # A character takes at least a byte, so what is too long is not encoded.
+        if len(result) <= most:
+            encoded = revision.encode_text(result)
+            if len(encoded) <= most:
+                return encoded
         result = ToolResult([Text(result)])
     elif isinstance(result, StructuredContent):
         encoded = revision.encode_structured(result)

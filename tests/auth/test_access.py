@@ -298,7 +298,7 @@ async def test_a_token_is_looked_at_again_in_each_request_that_says_the_same() -
         return Principal("a", frozenset({"admin"} & good)) if token in good else None
 
     async with (
-        guarded(make_server(access=check), token="token") as there,
+        guarded(make_server(access=Access(check, remember=0)), token="token") as there,
         there.wire() as wire,
     ):
         body = modern(calling("purge"))

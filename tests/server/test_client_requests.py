@@ -84,7 +84,7 @@ class Client:
 
 
 def a_server() -> Server:
-    server = Server("x", secret="the secret")
+    server = Server("x", secret="the secret of these tests, and no other")
 
     @server.tool
     async def book(ctx: Context, city: str = "Paris") -> str:

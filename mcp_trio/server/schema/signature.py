@@ -20,7 +20,7 @@ from ...protocol import jsonrpc
 from ...protocol.errors import InvalidArguments
 from .annotations import located, member_types
 from .contents import is_pydantic, is_pydantic_field
-from .decode import DECODE_ERRORS, normalize_integers
+from .decode import DECODE_ERRORS, with_whole_numbers
 from .encode import encode_value
 from .generate import JSONSchema, described, schema_of
 
@@ -110,9 +110,9 @@ class Parameters:
                 if self._is_plain:
                     return asdict(self._decode(raw))
                 return self._decode_and_check(raw)
-            except DECODE_ERRORS:
-                # Perhaps a number such as 1.0 is meant as an integer.
-                return self._decode_and_check(normalize_integers(raw))
+            except DECODE_ERRORS as error:
+                whole = with_whole_numbers(bytes(raw), error)
+                return self._decode_and_check(whole)
         except DECODE_ERRORS as error:
             reason = self._reason(jsonrpc.explain(error))
             raise InvalidArguments(reason, of=self._of) from None
@@ -357,9 +357,8 @@ class Returned:
         assert self._check is not None
         try:
             self._check(encoded)
-        except ValueError:
-            # Perhaps a number such as 1.0 is meant as an integer.
-            self._check(normalize_integers(encoded))
+        except DECODE_ERRORS as error:
+            self._check(with_whole_numbers(encoded, error))
 
 
 def _is_unstructured(annotation: Any, content: tuple[type, ...]) -> bool:

@@ -16,6 +16,7 @@ import pytest
 import trio
 import trio.testing
 
+from mcp_trio import Limits
 from mcp_trio.serve import serve
 from mcp_trio.transports.address import parse_address
 from mcp_trio.transports.http import connection
@@ -451,6 +452,7 @@ async def test_what_waits_behind_a_reply_that_nobody_reads_may_go_on_before_it_i
 ):
     signals = Signals()
     async with site(make_server(signals)) as there, there.wire() as wire:
+        there.server.use_limits(Limits(max_result=2**25))
         there.server.add_tool(lambda: "x" * 2**24, name="huge")
         calls = [
             message("tools/call", {"name": name, "arguments": {}, "_meta": MODERN})
