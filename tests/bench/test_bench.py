@@ -266,6 +266,7 @@ def test_numbers_of_requests_are_at_least_one(
     assert "numbers are wanted, such as 1,16, not '1,0'" in capsys.readouterr().err
 
 
+@pytest.mark.integration
 @pytest.mark.slow
 def test_a_chart(folder: Path) -> None:
     done = run(
@@ -278,6 +279,7 @@ def test_a_chart(folder: Path) -> None:
     )
 
 
+@pytest.mark.integration
 @pytest.mark.slow
 def test_where_no_chart_can_be_written_the_figures_are_told(folder: Path) -> None:
     done = run(

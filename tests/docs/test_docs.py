@@ -198,6 +198,7 @@ for name, value in shown.items():
 """
 
 
+@pytest.mark.integration
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "block", FOREIGN, ids=lambda block: f"{library_of(block)}-{block.line}"
@@ -235,6 +236,7 @@ def interpreter_with(library: str) -> str:
         pytest.skip(f"cannot install {library}: {reason}")
 
 
+@pytest.mark.integration
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("library", "server"),
@@ -437,6 +439,8 @@ def looks_like(printed: str, shown: str) -> bool:
 @pytest.mark.slow
 @each_page
 def test_the_commands_of_a_page_print_what_it_shows(page: Path, tmp_path: Path) -> None:
+    if "$ curl " in page.read_text(encoding="utf-8") and shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
     with ExitStack() as stack:
         shell = Shell(tmp_path, stack)
         for block in blocks(page):

@@ -451,6 +451,7 @@ def import_time(*modules: str) -> int:
     return sum(times[module] for module in modules)
 
 
+@pytest.mark.load
 @pytest.mark.slow
 def test_importing_mcp_trio_costs_little_more_than_trio_and_msgspec() -> None:
     runs = [(import_time("mcp_trio"), import_time("trio", "msgspec")) for _ in range(9)]

@@ -422,6 +422,7 @@ def test_output_passes_exactly_when_it_fits_its_schema(kind: Any, data: st.DataO
         assert not fits, error
 
 
+@pytest.mark.load
 @pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow], max_examples=1500)
 @given(parameters=signatures(), data=st.data())

@@ -468,6 +468,7 @@ async def test_the_command_stops_in_order() -> None:
                 assert await process.wait() == 0
 
 
+@pytest.mark.integration
 @pytest.mark.slow
 async def test_http_2() -> None:
     if not (curl := shutil.which("curl")):
