@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -304,7 +305,7 @@ def test_a_chart_says_what_it_wants(
 # A trace as the load
 
 
-def trace(*lines: tuple[str, object], path: str = "t.jsonl") -> format.Trace:
+def trace(*lines: tuple[Any, object], path: str = "t.jsonl") -> format.Trace:
     header = format.Header(mcp_trace=1, revision=OLDER, transport="stdio")
     return format.Trace(
         header,

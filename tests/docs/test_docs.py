@@ -218,7 +218,7 @@ def test_what_is_shown_of_another_library_runs_there(
     )
     assert done.returncode == 0, done.stderr
     if "mcp.run()" in block.text:
-        called = [*"-m mcp_trio call add a=1 b=2 --".split(), python, file]
+        called: list[Any] = [*"-m mcp_trio call add a=1 b=2 --".split(), python, file]
         done = subprocess.run(
             [sys.executable, *called],
             capture_output=True,
@@ -497,7 +497,7 @@ async def test_the_messages_of_the_troubles_are_what_is_said(
     said.append(caught.value.message)
     for wrong in ({"name": "ship"}, {"desc": ""}):
         with pytest.raises((TypeError, ValueError)) as refused:
-            server.tool(**wrong)(sleep)
+            server.tool(**wrong)(sleep)  # type: ignore[call-overload]
         said.append(str(refused.value))
     assert [message for message in said if f"`{message}`" not in text] == []
 
