@@ -601,13 +601,18 @@ async def test_a_stream_of_get_ends_with_its_principal(path: str) -> None:
 
 @pytest.mark.parametrize(
     "then",
-    [None, Principal("b", frozenset({"admin"})), Principal("a")],
-    ids=["none", "other", "less"],
+    [
+        None,
+        Principal("b", frozenset({"admin", "mcp"})),
+        Principal("a", frozenset({"mcp"})),
+        Principal("a", frozenset({"admin"})),
+    ],
+    ids=["none", "another principal", "fewer scopes", "without the required scope"],
 )
-async def test_who_stays_connected_is_let_go_when_the_token_is_withdrawn(
+async def test_connections_end_when_the_token_is_withdrawn(
     then: Principal | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = {"token": Principal("a", frozenset({"admin"}))}
+    known = {"token": Principal("a", frozenset({"admin", "mcp"}))}
     monkeypatch.setattr(access_module, "RECHECK_INTERVAL", 0.1)
     monkeypatch.setattr(feed, "HEARTBEAT", 0.05)
 
@@ -618,7 +623,7 @@ async def test_who_stays_connected_is_let_go_when_the_token_is_withdrawn(
 
     with trio.fail_after(3):
         async with (
-            served_by(looking_up) as there,
+            served_by(Access(looking_up, scopes={"mcp"})) as there,
             there.wire() as news,
             there.wire() as legacy,
         ):
