@@ -145,8 +145,10 @@ def _run_and_exit(tests: list[str], folder: Path, environment: dict[str, str]) -
     sys.dont_write_bytecode = True
     import pytest
 
+    # What is preloaded cannot be rewritten, and need not be.
+    quiet = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     code = 1
     try:
-        code = int(pytest.main([*OPTIONS, *tests]))
+        code = int(pytest.main([*OPTIONS, *quiet, *tests]))
     finally:
         os._exit(code)
