@@ -28,7 +28,7 @@ REFUSALS = (ast.Raise, ast.Return, ast.Continue, ast.Break)
 
 
 class Mutant(NamedTuple):
-    """A changed source, and what was changed on which line."""
+    """The source with one change, and the line and the text that changed."""
 
     line: int
     before: str
@@ -74,7 +74,7 @@ def _is_guard(node: ast.If) -> bool:
 
 
 def _changed(source: str, node: ast.expr | ast.stmt, after: str) -> Mutant:
-    """Return a source in which one node has been replaced."""
+    """Return the source with one node replaced."""
     lines = source.encode().splitlines(keepends=True)
     assert node.end_lineno is not None
     assert node.end_col_offset is not None
@@ -82,7 +82,7 @@ def _changed(source: str, node: ast.expr | ast.stmt, after: str) -> Mutant:
     end = sum(map(len, lines[: node.end_lineno - 1])) + node.end_col_offset
     data = source.encode()
     before = data[begin:end].decode()
-    # The lines behind keep their numbers, by which tests are chosen.
+    # Later lines keep their numbers: tests are chosen by line.
     padding = "" if isinstance(node, ast.stmt) else "\\\n" * before.count("\n")
     changed = data[:begin] + padding.encode() + after.encode() + data[end:]
     return Mutant(node.lineno, " ".join(before.split()), after, changed.decode())

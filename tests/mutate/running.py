@@ -33,7 +33,7 @@ SECONDS = 60
 
 
 class Copy:
-    """A copy of the project in which one module at a time is changed.
+    """A copy of the project, with one module at a time changed.
 
     Only the package is copied. Everything else is a link.
     """
@@ -49,7 +49,7 @@ class Copy:
             py_compile.compile(str(file))
 
     def environment(self) -> dict[str, str]:
-        """Return an environment in which this copy is imported."""
+        """Return an environment that imports this copy."""
         own = {"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
         return {**os.environ, **own}
 

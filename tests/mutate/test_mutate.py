@@ -1,4 +1,4 @@
-"""The mutation check: what it changes, and that it tells noticed mutants from others."""
+"""The mutation check: its changes to a module, and the survivors that it lists."""
 
 import re
 import subprocess

@@ -459,3 +459,16 @@ def test_importing_mcp_trio_costs_little_more_than_trio_and_msgspec() -> None:
     assert ours < 1.3 * floor, (
         f"import mcp_trio takes {ours} us; the limit is 1.3 times the {floor} us of trio and msgspec"
     )
+
+
+def test_no_test_imports_from_another_test() -> None:
+    """What several tests use is in tests/support."""
+    none_of(
+        [
+            f"{path.relative_to(ROOT)}:{node.lineno}: imports {node.module}"
+            for path in sorted((ROOT / "tests").rglob("*.py"))
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.ImportFrom)
+            if re.search(r"(^|\.)(test_\w+|conftest)$", node.module or "")
+        ]
+    )
