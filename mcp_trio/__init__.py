@@ -25,9 +25,11 @@ from .protocol.types import Tool as Tool
 from .protocol.types import ToolAnnotations as ToolAnnotations
 from .protocol.types import ToolResult as ToolResult
 from .serve import Server as Server
+from .server.context import ConnectedClient as ConnectedClient
 from .server.context import Context as Context
 from .server.exceptions import AskFailed as AskFailed
 from .server.exceptions import ToolError as ToolError
+from .server.headers import Headers as Headers
 from .server.limits import Limits as Limits
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from .server.client_requests import Roots as Roots
     from .server.client_requests import Sample as Sample
     from .server.client_requests import Sampled as Sampled
+    from .server.middleware import MiddlewareCall as MiddlewareCall
+    from .server.middleware import Proceed as Proceed
 
 __version__ = "0.1.0"
 
@@ -51,17 +55,21 @@ __all__ = [
     "Audio",
     "BlobContents",
     "Completion",
+    "ConnectedClient",
     "Context",
     "Elicit",
     "ElicitUrl",
     "Elicited",
     "EmbeddedResource",
+    "Headers",
     "Icon",
     "Image",
     "InvalidParams",
     "Limits",
+    "MiddlewareCall",
     "MissingClientCapability",
     "Principal",
+    "Proceed",
     "PromptMessage",
     "PromptResult",
     "ProtocolError",
@@ -95,6 +103,8 @@ _DEFERRED = {
     "Roots": "server.client_requests",
     "Sample": "server.client_requests",
     "Sampled": "server.client_requests",
+    "MiddlewareCall": "server.middleware",
+    "Proceed": "server.middleware",
     "jwt": "auth.jwt",
     "token_file": "auth.token_file",
 }

@@ -4,7 +4,7 @@ import gc
 import signal
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import nullcontext
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +15,7 @@ from .auth.principal import owner
 from .server import app
 from .server.context import StateT
 from .server.serve_conversation import serve_conversation
+from .server.trio_loop import must_be_in_trio
 from .transports.address import parse_address
 from .transports.http.settings import HttpSettings
 
@@ -48,7 +49,26 @@ class Server(app.Server[StateT]):
     `lifespan` is an async generator function that yields once, for example a database
     connection: see `Server.lifespan`. In `Server[State]`, `State` is the type of the
     yielded value.
+
+    `telemetry` reports requests to OpenTelemetry. It needs the extra `otel`.
     """
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Accept conversations, within the lifespan, for as long as this is entered.
+
+        Entering it again while the server runs does nothing. The first to enter must
+        leave last.
+        """
+        if not self.telemetry or self.is_running:
+            async with super().running():
+                yield
+            return
+        from .telemetry import observing  # loads opentelemetry
+
+        with observing(self):
+            async with super().running():
+                yield
 
     async def serve(
         self,
@@ -159,6 +179,7 @@ async def serve(
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve a server; the options are those of `Server.serve`."""
+    must_be_in_trio("Server.serve")
     if not stdio and http is None and ws is None and console is None:
         raise ValueError("nothing to serve on: say stdio=True or http='127.0.0.1:8000'")
     settings = HttpSettings(

@@ -4,7 +4,7 @@ A struct is decoded in one pass, together with `_meta`. Which revision has which
 is not decided here: the revisions' tables say it.
 """
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal
 
 from msgspec import UNSET, Raw, Struct, UnsetType, field, json
@@ -33,11 +33,25 @@ class ClientCapabilities(Struct, frozen=True):
 NO_CAPABILITIES = ClientCapabilities()
 
 
-class ClientInfo(Struct):
+# Characters of a client's name and version that a session keeps.
+MAX_CLIENT_INFO = 200
+
+
+class ClientInfo(Struct, frozen=True):
     """The client's name and version. Only the name is required."""
 
     name: str
     version: str = ""
+
+
+@lru_cache(256)
+def _client_info(name: str, version: str) -> ClientInfo:
+    return ClientInfo(name, version)
+
+
+def shared_client_info(client: ClientInfo) -> ClientInfo:
+    """Return what a session keeps of a client: the same object for equal clients."""
+    return _client_info(client.name[:MAX_CLIENT_INFO], client.version[:MAX_CLIENT_INFO])
 
 
 class Meta(Struct, frozen=True, omit_defaults=True):
@@ -186,7 +200,7 @@ _PARAMS_OF: dict[str, type[Params]] = {
 _decoder = cache(json.Decoder)
 
 
-def decode(method: str, raw: Raw) -> Any:
+def decode_params(method: str, raw: Raw) -> Any:
     """Decode the params of a method. Raises msgspec.ValidationError.
 
     The paths in the error begin with `$`.

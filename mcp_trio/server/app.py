@@ -12,6 +12,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
+from types import UnionType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import trio
@@ -29,7 +30,7 @@ from .event_log import EventLog
 from .limiter import Limiter
 from .limits import Limits, must_be_seconds
 from .registry import Pages, Registry, in_pages_of
-from .request import Environment
+from .request import Environment, RequestObserver
 from .subscriptions import Subscriptions
 from .worker_threads import WorkerThreads
 
@@ -38,9 +39,11 @@ if TYPE_CHECKING:
     from .features.prompts import ServerPrompt
     from .features.resources import ServerResource
     from .features.tools import ServerTool
+    from .middleware import Middleware
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
+MiddlewareT = TypeVar("MiddlewareT", bound="Middleware")
 
 # The note on an exception that the lifespan raised, not the program inside it.
 LIFESPAN_FAILED = "raised by the server's lifespan"
@@ -83,13 +86,10 @@ class Server(Generic[StateT]):
             | Callable[..., AbstractAsyncContextManager[StateT]]
             | None
         ) = None,
+        telemetry: bool = False,
     ) -> None:
         _check_name(name)
-        _check_type("instructions", instructions, str | None)
-        _check_type("secret", secret, str | bytes | None)
-        _check_type("limits", limits, Limits | None)
-        must_be_seconds(timeout, "Server(timeout)")
-        must_be_seconds(grace, "Server(grace)", besides=0)
+        _check_options(instructions, secret, limits, timeout, grace)
         self.info = Implementation(
             name, version, title, description, icons, website_url
         )
@@ -106,6 +106,11 @@ class Server(Generic[StateT]):
         self.grace = grace
         self.is_running = False
         self.on_message = None
+        self.telemetry = telemetry
+        # The first one is outermost. None of them costs nothing.
+        self.middleware_stack: tuple[Middleware, ...] = ()
+        # Told when each request begins and ends. None of them costs nothing.
+        self.request_observers: tuple[RequestObserver, ...] = ()
         self.access = access if isinstance(access, Access | None) else Access(access)
         self._lifespan: Callable[[], AbstractAsyncContextManager[Any]] = nullcontext
         if lifespan is not None:
@@ -490,6 +495,22 @@ class Server(Generic[StateT]):
         completer = Completer(function, argument)
         self.completers.setdefault(of, {})[argument] = completer
 
+    # Middleware
+
+    def middleware(self, function: MiddlewareT) -> MiddlewareT:
+        """Run the decorated function around every tool call, read and prompt.
+
+        It is `async def f(call, proceed)`, where `call` is a `MiddlewareCall`, and
+        returns `await proceed(call)`, or another result instead. It may raise a
+        `ToolError` to refuse the call. The first function that is registered is the
+        outermost one.
+        """
+        from .middleware import check_middleware
+
+        check_middleware(function)
+        self.middleware_stack = (*self.middleware_stack, function)
+        return function
+
     # The lifespan
 
     @overload
@@ -556,6 +577,16 @@ class Server(Generic[StateT]):
 
     # For the transports and the handlers
 
+    def observe_requests(self, observer: RequestObserver) -> None:
+        """Tell an observer of every request that begins from now on."""
+        self.request_observers = (*self.request_observers, observer)
+
+    def stop_observing_requests(self, observer: RequestObserver) -> None:
+        """Tell an observer no more."""
+        self.request_observers = tuple(
+            other for other in self.request_observers if other is not observer
+        )
+
     def features(self) -> dict[str, Json]:
         """Return the server's capabilities, as the newest revision names them."""
         features: dict[str, Json] = {"tools": {"listChanged": True}, "logging": {}}
@@ -585,7 +616,21 @@ def _check_name(name: object) -> None:
         )
 
 
-def _check_type(option: str, value: object, expected: Any) -> None:
+def _check_options(
+    instructions: object,
+    secret: object,
+    limits: object,
+    timeout: float | None,
+    grace: float,
+) -> None:
+    _check_type("instructions", instructions, str | None)
+    _check_type("secret", secret, str | bytes | None)
+    _check_type("limits", limits, Limits | None)
+    must_be_seconds(timeout, "Server(timeout)")
+    must_be_seconds(grace, "Server(grace)", also=0)
+
+
+def _check_type(option: str, value: object, expected: type | UnionType) -> None:
     if not isinstance(value, expected):
         given = type(value).__name__
         raise TypeError(f"Server({option}) wants {expected}, not {given}")

@@ -9,10 +9,12 @@ import msgspec
 import trio
 
 from ..auth.principal import Principal
-from ..protocol.jsonrpc import encode
+from ..protocol.jsonrpc import Id, encode
+from ..protocol.params import NO_CAPABILITIES, ClientCapabilities
 from ..protocol.revisions.base import LEVELS
 from ..protocol.sanitize import strip_controls
 from ..protocol.types import Json, PromptMessage, Tool
+from .headers import NO_HEADERS, Headers
 from .request import Request
 
 if TYPE_CHECKING:
@@ -27,6 +29,21 @@ else:
     StateT = TypeVar("StateT")
 
 T = TypeVar("T")
+
+
+class ConnectedClient(msgspec.Struct, frozen=True):
+    """The client that made a request: its name, its version and what it can do.
+
+    The client says this of itself, so do not decide by it who may do what.
+    """
+
+    name: str
+    version: str
+    capabilities: ClientCapabilities
+
+    def supports(self, capability: str) -> bool:
+        """Return whether the client has a capability, such as "sampling"."""
+        return getattr(self.capabilities, capability, None) not in (None, msgspec.UNSET)
 
 
 class Context(Generic[StateT]):
@@ -51,6 +68,47 @@ class Context(Generic[StateT]):
         self.revision = request.call.revision.name
         self.principal = request.principal
         self.lifespan = request.environment.lifespan_value
+
+    @property
+    def request_id(self) -> Id:
+        """The id that the client gave the request."""
+        return self._request.call.id
+
+    @property
+    def session_id(self) -> str | None:
+        """The id of the HTTP session, or None if there is no session."""
+        id: bytes = getattr(self._request.conversation, "id", b"")
+        return id.decode() or None
+
+    @property
+    def headers(self) -> Headers:
+        """The HTTP request's headers, without credentials; empty on stdio."""
+        headers = getattr(self._request.channel, "headers", None)
+        return NO_HEADERS if headers is None else Headers(headers)
+
+    @property
+    def client(self) -> ConnectedClient | None:
+        """The client's name, version and capabilities, if it has told them."""
+        call = self._request.call
+        if call.revision.opens:
+            session = self._request.conversation.session
+            if session.client is None:
+                return None
+            return ConnectedClient(
+                session.client.name, session.client.version, session.capabilities
+            )
+        meta = call.params.meta
+        if meta.client is msgspec.UNSET:
+            return None
+        capabilities = meta.capabilities or NO_CAPABILITIES
+        return ConnectedClient(meta.client.name, meta.client.version, capabilities)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Values that middleware hands down, as long as the request runs."""
+        if self._request.state is None:
+            self._request.state = {}
+        return self._request.state
 
     @property
     def meta(self) -> Json:
@@ -79,7 +137,7 @@ class Context(Generic[StateT]):
             self._request.tell("notifications/progress", params)
         await self._let_others_run()
 
-    async def log(self, level: str, data: Any, logger: str | None = None) -> None:
+    async def log(self, level: str, data: object, logger: str | None = None) -> None:
         """Send the client a log message, if it asked for messages of this level.
 
         `data` is a string or anything else that can be encoded as JSON.
@@ -102,6 +160,22 @@ class Context(Generic[StateT]):
             }
             self._request.tell("notifications/message", params)
         await self._let_others_run()
+
+    async def debug(self, data: object, logger: str | None = None) -> None:
+        """Send a log message of the level "debug"."""
+        await self.log("debug", data, logger)
+
+    async def info(self, data: object, logger: str | None = None) -> None:
+        """Send a log message of the level "info"."""
+        await self.log("info", data, logger)
+
+    async def warning(self, data: object, logger: str | None = None) -> None:
+        """Send a log message of the level "warning"."""
+        await self.log("warning", data, logger)
+
+    async def error(self, data: object, logger: str | None = None) -> None:
+        """Send a log message of the level "error". The request goes on."""
+        await self.log("error", data, logger)
 
     async def elicit(
         self, message: str, schema: type[T], *, key: str | None = None

@@ -26,6 +26,11 @@ from ..protocol.types import (
 )
 from .app import Server
 from .conversation import Conversation
+from .middleware import (
+    call_with_middleware,
+    fill_with_middleware,
+    read_with_middleware,
+)
 from .registry import Registry
 from .request import Request
 from .truncate import truncate_result
@@ -74,16 +79,24 @@ async def call_tool(server: Server, request: Request) -> bytes:
     params = request.call.params
     revision = request.call.revision
     tool = server.tools.find(params.name, request.principal)
+    request.target = tool.name
     limiter = server.limiter
     if limiter.total or limiter.rate or tool.is_limited:
         limiter.admit(request, tool)
-    result = await tool.run(request, params.arguments)
+    if server.middleware_stack:
+        result: str | ToolResult = await call_with_middleware(
+            server.middleware_stack, request, tool
+        )
+    else:
+        result = await tool.run(request, params.arguments)
     most = tool.max_result or request.environment.limits.max_result
     if isinstance(result, str):
         encoded = revision.encode_text(result)
         if len(encoded) <= most:
             return encoded
         result = ToolResult([Text(result)])
+    if result.is_error:
+        request.outcome = "tool_error"
 
     def write(result: ToolResult) -> bytes:
         return encode(revision.tool_result(result))
@@ -97,7 +110,13 @@ async def read_resource(server: Server, request: Request) -> bytes:
     uri = request.call.params.uri
     revision = request.call.revision
     server.limiter.check(request)
-    contents = await server.find_resource(uri).read(request, uri)
+    resource = server.find_resource(uri)
+    if server.middleware_stack:
+        contents = await read_with_middleware(
+            server.middleware_stack, request, resource
+        )
+    else:
+        contents = await resource.read(request, uri)
 
     def write(contents: list[TextContents | BlobContents]) -> bytes:
         shaped = {"contents": revision.shape(contents)}
@@ -126,8 +145,12 @@ async def get_prompt(server: Server, request: Request) -> bytes:
     params = request.call.params
     revision = request.call.revision
     prompt = server.prompts.find(params.name)
+    request.target = prompt.name
     server.limiter.check(request)
-    filled = await prompt.fill(request, params.arguments)
+    if server.middleware_stack:
+        filled = await fill_with_middleware(server.middleware_stack, request, prompt)
+    else:
+        filled = await prompt.fill(request, params.arguments)
 
     def write(filled: PromptResult) -> bytes:
         return encode(revision.result(revision.shape(filled), filled.meta))
@@ -237,7 +260,7 @@ def handle_notification(
 def _cancel(conversation: Conversation, notice: Notice) -> None:
     """Cancel a request. As specified, ignore unknown and malformed cancellations."""
     try:
-        params = protocol_params.decode(notice.method, notice.raw)
+        params = protocol_params.decode_params(notice.method, notice.raw)
     except MsgspecError:
         return
     scope = conversation.cancel_scopes.get(params.request_id)

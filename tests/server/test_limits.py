@@ -519,7 +519,7 @@ def test_a_rate_is_read(text: str, rate: Rate) -> None:
 )
 def test_what_is_no_rate_is_told(text: Any) -> None:
     with pytest.raises(
-        ValueError, match=r"^Limits\(rate\) wants '10/s', '100/m' or '1000/h'"
+        ValueError, match=r"^Limits\(rate\): expected '10/s', '100/m' or '1000/h'"
     ):
         Limits(rate=text)
 
@@ -530,7 +530,8 @@ def test_what_is_no_rate_is_told(text: Any) -> None:
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "10"])
 def test_what_is_no_bound_is_told(name: str, value: Any) -> None:
     with pytest.raises(
-        ValueError, match=rf"^Limits\({name}\) wants a whole number, at least 1, not "
+        ValueError,
+        match=rf"^Limits\({name}\): expected a whole number of at least 1, got ",
     ):
         Limits(**{name: value})
 
@@ -543,7 +544,7 @@ def test_a_tools_limits_are_checked_when_it_is_added(options: Json) -> None:
     async def add() -> None: ...
 
     with pytest.raises(
-        ValueError, match=rf"^server.tool\({next(iter(options))}\) wants"
+        ValueError, match=rf"^server.tool\({next(iter(options))}\): expected"
     ):
         Server("x").add_tool(add, **options)
 
@@ -759,6 +760,10 @@ async def test_the_older_revisions_client_gets_an_error_that_it_can_read(
         await client.call_tool("quick")
         with pytest.raises(RemoteError, match="try again in 60 s"):
             await client.call_tool("quick")
+
+
+def test_without_a_rate_no_request_counts_as_a_flood() -> None:
+    assert Busy().server.limiter.flood("192.0.2.1") == 0
 
 
 def test_the_sender_of_a_request() -> None:

@@ -1,5 +1,7 @@
 """Prompts: functions that clients can list and fill in."""
 
+from typing import Any
+
 from ...protocol import types as model
 from ...protocol.types import Json, PromptMessage, PromptResult, Text
 from ..request import Request
@@ -48,7 +50,10 @@ class ServerPrompt(Feature):
 
     async def fill(self, request: Request, raw: bytes) -> PromptResult:
         """Fill in the prompt with encoded arguments. Raises InvalidArguments."""
-        value = await self.call(request, self.parameters.decode(raw))
+        return self.as_result(await self.call(request, self.parameters.decode(raw)))
+
+    def as_result(self, value: Any) -> PromptResult:
+        """Return the result for any value that the function returned."""
         if isinstance(value, PromptResult):
             return value
         items = value if isinstance(value, list) else [value]

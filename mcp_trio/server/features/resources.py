@@ -83,6 +83,10 @@ class ServerResource(Feature):
         """Return the contents of the resource with this URI."""
         variables = encode(self.template.match(uri))
         value = await self.call(request, self.parameters.decode(variables))
+        return self.as_contents(uri, value)
+
+    def as_contents(self, uri: str, value: Any) -> list[Contents]:
+        """Return the contents for any value that the function returned."""
         items = [value]
         # Any other list is one value, and becomes JSON.
         if isinstance(value, list) and value:

@@ -83,9 +83,9 @@ class ServerTool(Feature):
         value = await self.call(request, self.parameters.decode(raw))
         if type(value) is str and self._returned.schema is None:
             return value
-        return self._result(value)
+        return self.as_result(value)
 
-    def _result(self, value: Any) -> ToolResult:
+    def as_result(self, value: Any) -> ToolResult:
         """Return the result for any value that the function returned."""
         if isinstance(value, ToolResult):
             return self._checked(value)

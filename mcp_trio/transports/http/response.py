@@ -5,7 +5,7 @@ from msgspec import Struct
 
 from ...server.request import Request
 from .event_stream import EventStream
-from .messages import JSON, Reply, refusal, reply
+from .messages import JSON, Headers, Reply, refusal, reply
 from .rules import Accepted
 from .sessions import HttpSession, Sessions
 
@@ -21,6 +21,7 @@ class PostResponse(Struct, eq=False):
     conversation: HttpSession
     accepted: Accepted
     sessions: Sessions
+    headers: Headers = {}  # the headers of the POST
     reply: Reply | None = None
     _stream: EventStream | None = None
     _decided: trio.Event | None = None  # set when it is known to be a reply or a stream
