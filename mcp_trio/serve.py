@@ -21,6 +21,7 @@ from .transports.http.settings import HttpSettings
 
 if TYPE_CHECKING:
     from .transports.http.asgi import Application
+    from .transports.stdio import StdioWire
 
 HttpEngine = Literal["native", "hypercorn"]
 
@@ -35,10 +36,11 @@ class Server(app.Server[StateT]):
     """Tools, resources and prompts under one name, for any number of clients.
 
     `pages` is the number of items on one page of a list (by default all are on one), or
-    a function that divides lists into pages. `limits` bounds the rate of calls, their
-    number at once, and the size of results. `timeout` is the number of seconds that a
-    function may take, unless it has a timeout of its own. `grace` is the number of
-    seconds that running requests get when the server stops.
+    a function that divides lists into pages. Many clients read only the first page, and
+    never see the tools on others. `limits` bounds the rate of calls, their number at
+    once, and the size of results. `timeout` is the number of seconds that a function
+    may take, unless it has a timeout of its own. `grace` is the number of seconds that
+    running requests get when the server stops.
 
     `secret` signs the state that clients carry between two calls. Processes that serve
     the same clients need the same secret, given here or as MCP_TRIO_SECRET.
@@ -315,17 +317,30 @@ async def _serve_stdio(
     server: app.Server[Any], stdio: bool | tuple[int, int], stopping: trio.Event
 ) -> None:
     """Serve one conversation on standard input and output, until its input ends."""
-    from .transports.send_queue import after
     from .transports.stdio import claim, open_wire
 
     claimed = nullcontext(stdio) if isinstance(stdio, tuple) else claim()
     with claimed as descriptors, trio.CancelScope() as everything:
         async with open_wire(*descriptors) as wire, trio.open_nursery() as nursery:
-            # Stopping acts as if the input had ended: replies are still sent.
-            nursery.start_soon(after, stopping, wire.end_input)
+            nursery.start_soon(_stop_stdio, wire, stopping, everything)
             nursery.start_soon(wire.wind_up, everything, server.grace)
             await serve_conversation(server, wire, owner(), transport="stdio")
             nursery.cancel_scope.cancel()
+
+
+async def _stop_stdio(
+    wire: "StdioWire", stopping: trio.Event, everything: trio.CancelScope
+) -> None:
+    """Stop at a signal: as if the input had ended, or at once if it has ended.
+
+    A client that has closed the input and then sends SIGTERM does not wait for replies.
+    It sends SIGKILL next, so the tools and the lifespan have to end before that.
+    """
+    await stopping.wait()
+    if wire.input_over.is_set():
+        everything.cancel()
+    else:
+        wire.end_input()
 
 
 def _url(scheme: str, address: tuple[str, int], settings: HttpSettings) -> str:

@@ -6,6 +6,7 @@ questions, and returns results as they are on the wire.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -15,12 +16,16 @@ from typing import Any, Protocol
 import trio
 
 from ..protocol import jsonrpc
+from ..protocol.errors import UnsupportedVersion
+from ..protocol.mirrored_headers import invalid_mirror
 from ..protocol.params import VENDOR
 from ..protocol.revisions import REVISIONS
 from ..protocol.types import Json
 from .errors import NotAMessage, RemoteError, ServerGone
 from .handlers import NO_HANDLERS, Handlers
 from .messages import split_batch
+
+log = logging.getLogger("mcp_trio")
 
 NEWEST = REVISIONS[-1].name
 # By the name of a revision, whether it opens a session with `initialize`.
@@ -252,9 +257,11 @@ class Client:
     ) -> Result:
         """Send a request, answer the questions it leads to, and return its result.
 
-        If this is cancelled, so is the request.
+        If this is cancelled, so is the request. If the server does not support the
+        revision, the request is sent once more, in one that both sides support.
         """
         params = dict(params or {})
+        may_change_revision = not self._opens
         while True:
             id = self.begin(method, params, meta=meta)
             try:
@@ -265,9 +272,30 @@ class Client:
             except TimeoutError as problem:
                 self.notify("notifications/cancelled", {"requestId": id})
                 raise TimeoutError(f"{method}: {problem}") from None
+            except RemoteError as error:
+                if not may_change_revision or not self._change_revision(error):
+                    raise
+                may_change_revision = False
+                continue
             if result.get("resultType") != "input_required":
                 return result
             params |= await self._answer_input_requests(result)
+
+    def _change_revision(self, error: RemoteError) -> bool:
+        """Change to the newest revision without sessions that both sides support.
+
+        Returns False if the error is another one, or if there is no such revision.
+        """
+        if error.code != UnsupportedVersion.code or not isinstance(error.data, dict):
+            return False
+        supported = error.data.get("supported")
+        if not isinstance(supported, list):
+            return False
+        for name, opens in reversed(OPENS.items()):
+            if name in supported and not opens:
+                self.revision = name
+                return True
+        return False
 
     async def _answer_input_requests(self, result: Result) -> Json:
         """Return the params to add when the request is sent again with answers."""
@@ -316,8 +344,15 @@ class Client:
         await self.request("ping")
 
     async def list_tools(self) -> list[Json]:
-        """Return all tools, from all pages."""
-        return await self._list("tools/list", "tools")
+        """Return all tools, from all pages.
+
+        In a revision without sessions, tools whose arguments ask for invalid headers
+        are left out, with a warning in the log.
+        """
+        tools = await self._list("tools/list", "tools")
+        if self._opens:
+            return tools
+        return [tool for tool in tools if _has_valid_headers(tool)]
 
     async def list_resources(self) -> list[Json]:
         """Return all resources, from all pages."""
@@ -365,6 +400,13 @@ class Client:
         """Return a prompt, filled in with arguments."""
         params = {"name": name, "arguments": dict(arguments or {})}
         return await self.request("prompts/get", params)
+
+
+def _has_valid_headers(tool: Json) -> bool:
+    problem = invalid_mirror(tool.get("inputSchema"))
+    if problem is not None:
+        log.warning("tool %r is left out: %s", tool.get("name"), problem)
+    return problem is None
 
 
 @contextmanager

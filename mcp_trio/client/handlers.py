@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from ..protocol.types import Json
 from .errors import RemoteError
+from .forms import with_defaults
 
 # Answers any question: takes a method and its params, returns a result.
 AnswerCallback = Callable[[str, Json], Awaitable[Json]]
@@ -54,12 +55,20 @@ class Handlers(Struct, frozen=True, kw_only=True):
         """Return the result of a server's request. Raises RemoteError."""
         if method == "ping":
             return {}
-        if method == "elicitation/create" and self.elicitation is not None:
-            return await _fill_in(self.elicitation, params)
+        if method == "elicitation/create":
+            return with_defaults(await self._elicit(params), params)
         if method == "sampling/createMessage" and self.sampling is not None:
             return await _continue(self.sampling, params)
         if method == "roots/list" and self.roots is not None:
             return {"roots": [{"uri": uri} for uri in self.roots]}
+        return await self._answer(method, params)
+
+    async def _elicit(self, params: Json) -> Json:
+        if self.elicitation is not None:
+            return await _fill_in(self.elicitation, params)
+        return await self._answer("elicitation/create", params)
+
+    async def _answer(self, method: str, params: Json) -> Json:
         if self.answer is not None:
             return await self.answer(method, params)
         raise RemoteError({"code": -32601, "message": f"Method not found: {method}"})

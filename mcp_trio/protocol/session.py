@@ -317,6 +317,9 @@ def _decode_params(method: str, raw: Raw) -> tuple[Any, InvalidParams | None]:
         return params.decode_params(method, raw), None
     except (MsgspecError, RecursionError) as problem:
         error = _invalid_params(problem)
+    if bytes(raw) == b"null":
+        # Absent, as clients in Go write it.
+        return _decode_params(method, Raw(b"{}"))
     try:
         return params.decode_meta(raw), error
     except (MsgspecError, RecursionError) as problem:
@@ -324,4 +327,6 @@ def _decode_params(method: str, raw: Raw) -> tuple[Any, InvalidParams | None]:
 
 
 def _invalid_params(problem: Exception) -> InvalidParams:
-    return InvalidParams(f"Invalid params: {jsonrpc.explain(problem, '$.params')}")
+    # Null is accepted in place of what is optional, but not what should be sent.
+    reason = jsonrpc.explain(problem, "$.params").replace(" or null, got ", ", got ")
+    return InvalidParams(f"Invalid params: {reason}")

@@ -19,7 +19,7 @@ import trio
 from msgspec.structs import replace
 
 from ..auth.access import Access, Verify
-from ..auth.principal import NO_SCOPES
+from ..auth.principal import NO_SCOPES, Principal, has_scopes
 from ..protocol.errors import ResourceNotFound
 from ..protocol.revisions import PROFILES, REVISIONS, Revisions
 from ..protocol.session import Call
@@ -95,7 +95,7 @@ class Server(Generic[StateT]):
         )
         self.instructions = instructions
         self.use_profile(profile)
-        self.subscriptions = Subscriptions()
+        self.subscriptions = Subscriptions(self._scopes_of_resource)
         self._create_registries(pages)
         # The names of the tools that waited when they were last called.
         self.tools_that_wait: set[str] = set()
@@ -289,6 +289,7 @@ class Server(Generic[StateT]):
         icons: list[Icon] | None = None,
         annotations: Annotations | None = None,
         meta: Json | None = None,
+        scopes: Iterable[str] = NO_SCOPES,
     ) -> Callable[[F], F]:
         """Register the decorated function as a resource.
 
@@ -312,6 +313,7 @@ class Server(Generic[StateT]):
                 icons=icons,
                 annotations=annotations,
                 meta=meta,
+                scopes=scopes,
             )
 
         return register
@@ -329,12 +331,13 @@ class Server(Generic[StateT]):
         icons: list[Icon] | None = None,
         annotations: Annotations | None = None,
         meta: Json | None = None,
+        scopes: Iterable[str] = NO_SCOPES,
     ) -> F:
         """Register a function that reads a resource, at any time, and announce it.
 
         A URI with variables, such as `notes://{id}`, is a resource template: the
         function takes each variable as an argument. `size` is in bytes; a template has
-        none.
+        none. The resource exists only for principals that have all of the `scopes`.
         """
         from .features.resources import ServerResource
 
@@ -349,6 +352,7 @@ class Server(Generic[StateT]):
             icons=icons,
             annotations=annotations,
             meta=meta,
+            scopes=scopes,
         )
         if resource.template.names:
             self.templates.add(resource)
@@ -368,11 +372,20 @@ class Server(Generic[StateT]):
         """Tell the clients that subscribed to a resource that its contents changed."""
         self.subscriptions.changed("resources", uri)
 
-    def find_resource(self, uri: str) -> ServerResource:
+    def find_resource(
+        self, uri: str, principal: Principal | None = None
+    ) -> ServerResource:
         """Return the resource with this URI, else the first template that matches it.
 
-        Raises ResourceNotFound if nothing matches.
+        Raises ResourceNotFound if nothing matches, or if the principal may not use the
+        one that does. Another template that matches does not replace it.
         """
+        resource = self._match_resource(uri)
+        if resource is None or not has_scopes(principal, resource.scopes):
+            raise ResourceNotFound(uri)
+        return resource
+
+    def _match_resource(self, uri: str) -> ServerResource | None:
         resource = self.resources.get(uri)
         if resource is not None:
             return resource
@@ -380,7 +393,14 @@ class Server(Generic[StateT]):
         for template in list(self.templates.values()):
             if template.template.match(uri) is not None:
                 return template
-        raise ResourceNotFound(uri)
+        return None
+
+    def _scopes_of_resource(self, uri: str) -> frozenset[str]:
+        """Return the scopes that the resource at a URI requires."""
+        if not self.resources.scopes and not self.templates.scopes:
+            return NO_SCOPES
+        resource = self._match_resource(uri)
+        return NO_SCOPES if resource is None else resource.scopes
 
     # Prompts
 
@@ -396,6 +416,7 @@ class Server(Generic[StateT]):
         description: str | None = None,
         icons: list[Icon] | None = None,
         meta: Json | None = None,
+        scopes: Iterable[str] = NO_SCOPES,
     ) -> Callable[[F], F]: ...
     def prompt(
         self,
@@ -407,6 +428,7 @@ class Server(Generic[StateT]):
         description: str | None = None,
         icons: list[Icon] | None = None,
         meta: Json | None = None,
+        scopes: Iterable[str] = NO_SCOPES,
     ) -> F | Callable[[F], F]:
         """Register the decorated function as a prompt.
 
@@ -422,6 +444,7 @@ class Server(Generic[StateT]):
                 description=description,
                 icons=icons,
                 meta=meta,
+                scopes=scopes,
             )
 
         return register if function is None else register(function)
@@ -436,11 +459,13 @@ class Server(Generic[StateT]):
         description: str | None = None,
         icons: list[Icon] | None = None,
         meta: Json | None = None,
+        scopes: Iterable[str] = NO_SCOPES,
     ) -> F:
         """Register a function as a prompt, at any time, and announce it to clients.
 
         `name` and `description` are read from the function's name and docstring if they
-        are not given; the prompt's arguments are the function's parameters.
+        are not given; the prompt's arguments are the function's parameters. The prompt
+        exists only for principals that have all of the `scopes`.
         """
         from .features.prompts import ServerPrompt
 
@@ -451,6 +476,7 @@ class Server(Generic[StateT]):
             description=description,
             icons=icons,
             meta=meta,
+            scopes=scopes,
         )
         self.prompts.add(prompt)
         return function
@@ -576,6 +602,12 @@ class Server(Generic[StateT]):
             self.is_running = False
 
     # For the transports and the handlers
+
+    @property
+    def scopes(self) -> frozenset[str]:
+        """Every scope that a tool, a resource, a template or a prompt requires."""
+        registries = (self.tools, self.resources, self.templates, self.prompts)
+        return NO_SCOPES.union(*(registry.scopes for registry in registries))
 
     def observe_requests(self, observer: RequestObserver) -> None:
         """Tell an observer of every request that begins from now on."""

@@ -1,6 +1,6 @@
 """Context: what a tool, a resource or a prompt sees of the request that runs it."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -13,7 +13,7 @@ from ..protocol.jsonrpc import Id, encode
 from ..protocol.params import NO_CAPABILITIES, ClientCapabilities
 from ..protocol.revisions.base import LEVELS
 from ..protocol.sanitize import strip_controls
-from ..protocol.types import Json, PromptMessage, Tool
+from ..protocol.types import Json, Tool
 from .headers import NO_HEADERS, Headers
 from .request import Request
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     # `Context[Any]`. Type checkers know this module even if it is not installed.
     from typing_extensions import TypeVar as TypeVarWithDefault
 
-    from .client_requests import ClientRequests, Elicited, Question, Root, Sampled
+    from .client_requests import ClientRequests, Elicited, Question, Root
+    from .sampling import Message, Sampled
 
     StateT = TypeVarWithDefault("StateT", default=Any)
 else:
@@ -113,8 +114,8 @@ class Context(Generic[StateT]):
     @property
     def meta(self) -> Json:
         """The request's `_meta`, as the client sent it."""
-        meta: Json = msgspec.json.decode(self._request.call.raw).get("_meta", {})
-        return meta
+        params = msgspec.json.decode(self._request.call.raw) or {}
+        return params.get("_meta") or {}
 
     async def progress(
         self, done: float, total: float | None = None, message: str | None = None
@@ -182,7 +183,8 @@ class Context(Generic[StateT]):
     ) -> "Elicited[T]":
         """Ask the user to fill in a form.
 
-        `schema` is a flat dataclass, Struct or TypedDict whose fields are the form's.
+        `schema` is a flat dataclass, Struct, TypedDict or pydantic model whose fields
+        are the form's.
         """
         from .client_requests import Elicit
 
@@ -206,7 +208,7 @@ class Context(Generic[StateT]):
 
     async def sample(
         self,
-        messages: str | list[PromptMessage],
+        messages: "str | Sequence[Message]",
         *,
         max_tokens: int,
         system_prompt: str | None = None,
@@ -215,11 +217,18 @@ class Context(Generic[StateT]):
         model_preferences: Json | None = None,
         include_context: str | None = None,
         metadata: Json | None = None,
-        tools: list[Tool] | None = None,
-        tool_choice: Json | None = None,
+        tools: Sequence[Tool | Mapping[str, Any]] | None = None,
+        tool_choice: str | Mapping[str, Any] | None = None,
         key: str | None = None,
     ) -> "Sampled":
-        """Ask the client's model to continue a conversation."""
+        """Ask the client's model to continue a conversation.
+
+        `messages` is a text, or a list of messages: texts, dicts with the protocol's
+        keys, `SamplingMessage`, and earlier answers with the results of the tools that
+        they use. The model may use `tools`; run those in the answer's `tool_uses`, and
+        ask again with the answer and the results. `tool_choice` is "auto", "required"
+        or "none".
+        """
         from .client_requests import Sample
 
         question = Sample(

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
-from ..protocol.types import BlobContents, PromptResult, TextContents, ToolResult
+from ..protocol.types import (
+    BlobContents,
+    PromptResult,
+    StructuredContent,
+    TextContents,
+    ToolResult,
+)
 from .context import Context
 from .request import Request
 
@@ -91,7 +97,12 @@ async def call_with_middleware(
     async def innermost(call: MiddlewareCall) -> ToolResult:
         nonlocal checked
         value = await tool.run(request, call.encoded_arguments())
-        checked = tool.as_result(value) if isinstance(value, str) else value
+        if isinstance(value, str):
+            checked = tool.as_result(value)
+        elif isinstance(value, StructuredContent):
+            checked = value.as_tool_result()
+        else:
+            checked = value
         return checked
 
     params = request.call.params

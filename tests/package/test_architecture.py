@@ -46,7 +46,7 @@ MAY_IMPORT = {
 TOP_LEVEL_FILES = 8
 
 # What the transports share; whatever else stands in transports/ is one of them.
-SHARED = {"address", "send_queue"}
+SHARED = {"address", "awake", "send_queue"}
 
 NOT_PURE = set(
     """
@@ -255,7 +255,11 @@ def impurities(file: str) -> Iterator[str]:
         ):
             yield f"{file}:{line}: imports {module}"
     for node in ast.walk(tree(file)):
-        if isinstance(node, ast.Name) and node.id in NOT_PURE_NAMES:
+        if (
+            isinstance(node, ast.Name)
+            and isinstance(node.ctx, ast.Load)
+            and node.id in NOT_PURE_NAMES
+        ):
             yield f"{file}:{node.lineno}: uses {node.id}()"
         if isinstance(node, ast.Attribute) and re.fullmatch(
             r"sys\.(__)?std(in|out|err)(__)?", ast.unparse(node)

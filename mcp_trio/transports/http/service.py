@@ -42,6 +42,7 @@ from .rules import (
     METRICS,
     SESSION,
     SSE,
+    SSE_METADATA,
     VERSION,
     Guard,
     Routes,
@@ -167,7 +168,7 @@ class Service:
             return self._legacy.get(head)
         if head.route == MESSAGES:
             return self._legacy.post(head, body)
-        if head.route == METADATA:
+        if head.route in (METADATA, SSE_METADATA):
             return self.bearers.metadata(head)
         if head.route == METRICS:
             return Reply(200, self.metrics.render(self._gauges()), PLAIN)
