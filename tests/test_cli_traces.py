@@ -215,11 +215,11 @@ def test_a_command_is_started_for_each_replay(recorded, capsys, monkeypatch):
         ),
         (
             ["one.jsonl", "--over", "ws", "--", "cat"],
-            "there is nothing to replay: no trace holds on a transport",
+            "nothing to replay: no trace can be replayed over a transport",
         ),
-        (["empty"], "empty: there are no traces (*.jsonl) in this folder"),
-        (["server.py"], "replay wants a trace"),
-        (["a.py", "one.jsonl"], "a.py: a trace is a file *.jsonl"),
+        (["empty"], "empty: expected traces (*.jsonl) in this folder, found none"),
+        (["server.py"], "expected a trace (*.jsonl, or a folder) before the target"),
+        (["a.py", "one.jsonl"], "a.py: expected a trace, which is a file *.jsonl"),
         (
             ["one.jsonl", "--over", "smoke"],
             "argument --over: stdio or http or sse or ws is wanted, not 'smoke'",
@@ -259,13 +259,13 @@ def test_what_cannot_be_run_is_exit_code_2_and_says_why(
         (["server.py"], "the following arguments are required: -o/--output"),
         (
             ["-o", "new.jsonl", "http://127.0.0.1:1/mcp"],
-            "--listen [HOST:]PORT is wanted",
+            "--listen: expected [HOST:]PORT, got nothing",
         ),
-        (["-o", "new.jsonl", "--listen", "0", "--", "cat"], "--listen is out of place"),
-        (["-o", "new.jsonl", "--", "./nowhere"], "nothing can be recorded: "),
+        (["-o", "new.jsonl", "--listen", "0", "--", "cat"], "--listen: expected a SPEC or a URL with it"),
+        (["-o", "new.jsonl", "--", "./nowhere"], "cannot record: "),
         (
             ["-o", "no/such/folder/new.jsonl", "server.py"],
-            "recorded: No such file or directory: 'no/such",
+            "record: No such file or directory: 'no/such",
         ),
     ],
 )

@@ -96,7 +96,7 @@ def test_a_trace_says_what_it_has_not(written):
         ),
         (
             HEADER[:-2] + b',"ignore":["a"]}\n',
-            ":1: no header of a trace: ignore: 'a' is no JSON Pointer, which begins with /",
+            ":1: no header of a trace: ignore: expected a JSON Pointer such as /result/time, got 'a'",
         ),
         (HEADER + PING + b"\n", ":3: no line of a trace: Input data was truncated"),
         (

@@ -160,7 +160,7 @@ def test_a_folder_without_traces_is_an_error(project, folder):
     result = run(project)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
-        [f"ERROR: mcp_traces: there are no traces (*.jsonl) in *{folder}"]
+        [f"ERROR: mcp_traces: expected traces (*.jsonl), found none in *{folder}"]
     )
 
 

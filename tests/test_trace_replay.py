@@ -208,7 +208,7 @@ async def test_a_trace_in_which_the_client_says_nothing_cannot_be_replayed(folde
     runs.write(Path("silent.jsonl"), trace(server="counter.py"))
     [result] = await runs.replay_all([Path("silent.jsonl")], None)
     assert result.problems == [
-        "silent.jsonl: its client says nothing, so that there is nothing to replay"
+        "silent.jsonl: nothing to replay: the client sends nothing"
     ]
 
 
@@ -237,7 +237,7 @@ async def test_one_that_listens_and_says_nothing_is_a_problem(
     url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/sse"
     [result] = await runs.replay_all([Path("one.jsonl")], url)
     assert [problem.rpartition(": ")[2] for problem in result.problems] == [
-        "there is somebody, but no conversation within 0.05 s"
+        "connected, but the server opened no conversation within 0.05 s"
     ]
 
 
@@ -488,7 +488,7 @@ async def test_what_comes_behind_the_last_line_is_told(autojump_clock):
 async def test_garbage_is_told_where_the_trace_has_none(autojump_clock):
     assert await found(
         trace(asks(1), answers(1)), [("<", b"Traceback!"), answers(1)]
-    ) == [(2, "what is no JSON came, which the trace does not have: Traceback!")]
+    ) == [(2, "data that is not JSON came, which the trace does not have: Traceback!")]
     assert await found(
         trace(asks(1), ("<", b"Traceback!")), [("<", b"Traceback?")]
     ) == [(3, "$")]
@@ -958,7 +958,7 @@ async def test_a_process_that_babbles_is_told():
     done = await replay(trace(asks(1), answers(1)), command("babbles"), "stdio")
     assert told(done.findings[0]) == (
         2,
-        "what is no JSON came, which the trace does not have: Hello!",
+        "data that is not JSON came, which the trace does not have: Hello!",
     )
 
 

@@ -1,4 +1,4 @@
-"""The commands for traces: record, replay, show."""
+"""The command `replay`: compare what a server says with its traces."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import logging
 import os
 import sys
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -13,124 +14,209 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from ..client.target import is_url
 from ..load_spec import UsageError
-from .options import PROG, Parser, one_of, timeout
+from .options import PROG, Parser, at_terminal, one_of, timeout
 from .output import bar, in_colour
 from .record import TRANSPORTS
 
 if TYPE_CHECKING:
-    pass
+    from ..trace.suite import Result
 
+    # Replays all traces, and returns their results.
+    ReplayAll = Callable[[], list[Result]]
 
-# replay
+# The tools that are named before a replay calls them, at most.
+_MOST_TOOLS = 5
 
 
 def replay_arguments(parser: Parser) -> None:
-    """What replay takes."""
-
-    def transports(text: str) -> list[str]:
-        return [one_of(TRANSPORTS)(name) for name in text.split(",")]
-
+    """Add the arguments of `replay`."""
     parser.usage = f"{PROG} replay [OPTION...] TRACE... [SPEC | URL | -- COMMAND...]"
     parser.add_argument(
         "words",
         nargs="+",
         metavar="TRACE",
-        help="a file *.jsonl, or a folder that is searched for them. The last word, where it is neither, is the target;"
-        " without one each trace is replayed against the file or module that its header names",
+        help="a file *.jsonl, or a folder that is searched for them; a last word that "
+        "is neither is the target; default: each trace is replayed against the file or "
+        "module that it names",
     )
     parser.add_argument(
         "--over",
         metavar="NAMES",
-        type=transports,
+        type=_transports,
         default=(),
-        help=f"of {','.join(TRANSPORTS)} (all)",
+        help=f"transports: {','.join(TRANSPORTS)} (all)",
     )
     parser.add_argument(
         "--timeout",
         metavar="SECONDS",
         type=timeout,
         default=10.0,
-        help="for what has to come (10)",
+        help="how long to wait for each line (10)",
+    )
+    parser.add_argument(
+        "--yes", action="store_true", help="do not ask before calls are repeated"
     )
     changes = parser.add_mutually_exclusive_group()
     changes.add_argument(
         "--update",
         action="store_true",
-        help="rewrite the traces that differ with what came",
+        help="rewrite the traces that differ as the server answers now",
     )
     changes.add_argument(
         "--stabilise",
         action="store_true",
-        help="have each trace ignore what differs from one replay to the next",
+        help="ignore the values that differ from one replay to the next",
     )
+
+
+def _transports(text: str) -> list[str]:
+    read = one_of(TRANSPORTS)
+    return [read(name) for name in text.split(",")]
 
 
 def replay(options: argparse.Namespace) -> int:
-    """Replay traces against a server, and say what is different.
+    """Replay traces against a server and report every difference.
 
-    The exit code is 0 where nothing differs, 1 where something does, 2 where something could not be run.
+    The exit code is 0 if nothing differs, 1 if something does, and 2 if a trace could
+    not be replayed.
     """
-    from ..trace import suite as runs
+    from ..trace import suite
 
-    words = list(options.words)
-    target = options.command or None
+    traces, target = _traces_and_target(options)
+    paths = suite.files(traces)
+    if not _may_call(paths, target, options.yes):
+        print("Nothing was replayed.", file=sys.stderr)
+        return 2
+    # The traces hold what a server in this process logs.
+    logging.getLogger("mcp_trio").addHandler(logging.NullHandler())
+    run = partial(
+        suite.replay_all,
+        paths,
+        target,
+        options.over,
+        options.timeout,
+        patient=options.update or options.stabilise,
+    )
+    replay_all = partial(_with_progress, run)
+    results = replay_all()
+    if options.stabilise and _stabilise(results, replay_all):
+        results = replay_all()
+    if options.update and _update(results):
+        results = replay_all()
+    return _report(results)
+
+
+def _traces_and_target(
+    options: argparse.Namespace,
+) -> tuple[list[Path], str | list[str] | None]:
+    """Return the traces that are given, and the target, if any. Raises UsageError."""
+    words: list[str] = list(options.words)
+    target: str | list[str] | None = options.command or None
     if target is None and not _is_trace(words[-1]):
         target = words.pop()
-    for other in [word for word in words if not _is_trace(word)]:
-        raise UsageError(
-            f"{other}: a trace is a file *.jsonl, or a folder; a target is the last word, and there is one"
-        )
+    for word in words:
+        if not _is_trace(word):
+            raise UsageError(
+                f"{word}: expected a trace, which is a file *.jsonl or a folder; "
+                "only the last word can be a target"
+            )
     if not words:
         raise UsageError(
-            f"replay wants a trace (*.jsonl, or a folder) before the target {target}"
+            f"expected a trace (*.jsonl, or a folder) before the target {target}"
         )
-    paths = runs.files(map(Path, words))
-    patient = options.update or options.stabilise
-    act = partial(
-        runs.replay_all, paths, target, options.over, options.timeout, patient
-    )
-    logging.getLogger("mcp_trio").addHandler(
-        logging.NullHandler()
-    )  # the servers', which say what the traces hold
-
-    def replayed() -> list[runs.Result]:
-        with (
-            redirect_stdout(sys.stderr),
-            bar() as tell,
-        ):  # what servers in this process print
-            return trio.run(act, lambda done, all: tell(done, all, "replays"))
-
-    results = replayed()
-    if options.stabilise:
-        for first, second in zip(results, replayed(), strict=True):
-            for difference in runs.stabilise(first, second):
-                print(
-                    f"{first.path}: ignores {difference.pointer}: {' or '.join(difference.values())}"
-                )
-        results = replayed()
-    if options.update and (
-        updated := [result.path for result in results if runs.update(result)]
-    ):
-        for path in updated:
-            print(f"{path}: updated")
-        results = replayed()
-    if not any(one.replays or one.problems for one in results):
-        raise UsageError(
-            "there is nothing to replay: no trace holds on a transport that leads to this target"
-        )
-    for result in results:
-        for line in runs.told(result, colour=in_colour()):
-            print(line)
-    print(runs.summary(results))
-    return (
-        2
-        if any(one.problems for one in results)
-        else 1
-        if any(one.findings for one in results)
-        else 0
-    )
+    return [Path(word) for word in words], target
 
 
 def _is_trace(word: str) -> bool:
     return word.endswith(".jsonl") or os.path.isdir(word)
+
+
+# Asking first
+
+
+def _may_call(paths: Sequence[Path], target: str | list[str] | None, yes: bool) -> bool:
+    """Say that the calls of the traces are repeated, and ask at a terminal.
+
+    A server at a URL or behind a command may keep data that the calls change. A SPEC
+    is a file or module here that is loaded for each replay: it is not asked about.
+    """
+    from ..trace.suite import tools_called
+
+    if isinstance(target, str) and not is_url(target):
+        return True
+    if target is None:
+        return True
+    calls = tools_called(paths)
+    if not calls:
+        return True
+    names = list(calls)
+    named = ", ".join(names[:_MOST_TOOLS])
+    if len(names) > _MOST_TOOLS:
+        named += f" and {len(names) - _MOST_TOOLS} more"
+    place = target if isinstance(target, str) else " ".join(target)
+    warning = f"Each replay repeats every call of its trace ({named}) against {place}"
+    if yes or not at_terminal() or not sys.stderr.isatty():
+        print(f"{warning}.", file=sys.stderr)
+        return True
+    print(f"{warning}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+# Running
+
+
+def _with_progress(run: Callable[..., Awaitable[list[Result]]]) -> list[Result]:
+    """Replay all traces behind a progress bar, and return the results."""
+    # What servers in this process print is not part of the report.
+    with redirect_stdout(sys.stderr), bar() as show_progress:
+
+        def progress(done: int, total: int) -> None:
+            show_progress(done, total, "replays")
+
+        return trio.run(partial(run, progress=progress))
+
+
+def _stabilise(results: list[Result], replay_all: ReplayAll) -> bool:
+    """Make the traces ignore what differs; return whether they have been replayed."""
+    from ..trace import suite
+
+    for first, second in zip(results, replay_all(), strict=True):
+        for difference in suite.stabilise(first, second):
+            old, new = difference.values()
+            print(f"{first.path}: ignores {difference.pointer}: {old} or {new}")
+    return True
+
+
+def _update(results: list[Result]) -> bool:
+    """Rewrite the traces that differ; return whether there are any."""
+    from ..trace import suite
+
+    updated = [result.path for result in results if suite.update(result)]
+    for path in updated:
+        print(f"{path}: updated")
+    return len(updated) > 0
+
+
+# Reporting
+
+
+def _report(results: list[Result]) -> int:
+    """Print all differences and a summary; return the exit code."""
+    from ..trace import suite
+
+    if not any(result.replays or result.problems for result in results):
+        raise UsageError(
+            "nothing to replay: no trace can be replayed over a transport that leads "
+            "to this target; --over chooses transports"
+        )
+    for result in results:
+        for row in suite.told(result, colour=in_colour()):
+            print(row)
+    print(suite.summary(results))
+    if any(result.problems for result in results):
+        return 2
+    if any(result.findings for result in results):
+        return 1
+    return 0

@@ -1,8 +1,9 @@
-"""TODO"""
+"""The command `show`: draw a trace as a sequence diagram."""
 
 from __future__ import annotations
 
 import argparse
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,44 +14,38 @@ if TYPE_CHECKING:
     from ..trace.format import Trace
 
 
-# show
-
-
 def show_arguments(parser: Parser) -> None:
-    """What show takes."""
+    """Add the arguments of `show`."""
     parser.add_argument("trace", metavar="TRACE", type=Path, help="a file *.jsonl")
     parser.add_argument(
         "--html",
         metavar="FILE",
         type=Path,
-        help="write it as a page that needs no network",
+        help="write the diagram as a page that needs no network",
     )
 
 
 def show(options: argparse.Namespace) -> int:
-    """Show a trace as a sequence picture.
+    """Show a trace as a sequence diagram.
 
-    Of one that is cut off it is what there is, with exit code 2.
+    If the trace is cut off, what is left is shown, and the exit code is 2.
     """
-    import shutil
-
-    from ..trace import diagram as picture
     from ..trace import format
 
-    def draw(trace: Trace) -> None:
-        if options.html:
-            options.html.write_text(picture.as_html(trace), encoding="utf-8")
-        else:
-            print(
-                picture.in_terminal(
-                    trace, shutil.get_terminal_size().columns, in_colour()
-                )
-            )
-
     try:
-        draw(format.read(options.trace))
+        _draw(format.read(options.trace), options.html)
     except format.BadTrace as bad:
         if bad.whole:
-            draw(bad.whole)
+            _draw(bad.whole, options.html)
         raise
     return 0
+
+
+def _draw(trace: Trace, page: Path | None) -> None:
+    from ..trace import diagram
+
+    if page:
+        page.write_text(diagram.as_html(trace), encoding="utf-8")
+        return
+    width = shutil.get_terminal_size().columns
+    print(diagram.in_terminal(trace, width, in_colour()))

@@ -48,7 +48,8 @@ class Header(Struct, kw_only=True, omit_defaults=True):
         for pointer in self.ignore:
             if not pointer.startswith("/"):
                 raise ValueError(
-                    f"ignore: {pointer!r} is no JSON Pointer, which begins with /"
+                    f"ignore: expected a JSON Pointer such as /result/time, "
+                    f"got {pointer!r}"
                 )
 
 

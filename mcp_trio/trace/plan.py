@@ -21,7 +21,7 @@ FIRST_LINE = 2
 # The kinds of server lines that are not messages.
 HEAD = "the head of a response"
 EVENT = "an event without a message"
-NO_JSON = "what is no JSON"
+NO_JSON = "data that is not JSON"
 END = "the end"
 # An answer is described by this and its id.
 ANSWER = "the answer to "

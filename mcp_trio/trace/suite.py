@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -62,9 +63,25 @@ def files(places: Iterable[Path]) -> list[Path]:
     for place in places:
         inside = sorted(place.rglob("*.jsonl")) if place.is_dir() else [place]
         if not inside:
-            raise UsageError(f"{place}: there are no traces (*.jsonl) in this folder")
+            raise UsageError(f"{place}: expected traces (*.jsonl) in this folder, found none")
         found += inside
     return list(dict.fromkeys(found))
+
+
+def tools_called(paths: Iterable[Path]) -> dict[str, int]:
+    """Return how often the traces call each tool. A trace that is bad calls none."""
+    calls: Counter[str] = Counter()
+    for path in paths:
+        try:
+            trace = read(path)
+        except UsageError:
+            continue
+        for line in trace.lines:
+            for message in line.parts:
+                match message:
+                    case {"method": "tools/call", "params": {"name": str(name)}}:
+                        calls[name] += 1
+    return dict(calls)
 
 
 def server_of(trace: Trace) -> str:
@@ -135,7 +152,7 @@ async def replay_all(
 def _check_that_client_speaks(trace: Trace) -> None:
     if not any(line.sender == "client" for line in trace.lines):
         raise UsageError(
-            f"{trace.path}: its client says nothing, so that there is nothing to replay"
+            f"{trace.path}: nothing to replay: the client sends nothing"
         )
 
 

@@ -113,7 +113,7 @@ class MessageLink(Link):
                 await self._nursery.start(self._read, stream)
         except trio.TooSlowError:
             raise UsageError(
-                f"there is somebody, but no conversation within {TO_OPEN:g} s"
+                f"connected, but the server opened no conversation within {TO_OPEN:g} s"
             ) from None
 
     async def send(self, line: Line) -> None:
