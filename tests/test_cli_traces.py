@@ -349,7 +349,7 @@ def test_of_a_trace_that_is_cut_off_what_there_is_is_shown(recorded, capsys):
 def test_show_says_what_is_no_trace(folder, capsys):
     assert main(["show", "server.py"]) == 2
     assert capsys.readouterr().err.startswith(
-        "mcp-trio: server.py:1: no header of a trace: "
+        "mcp-trio: server.py:1: not the header of a trace: "
     )
     assert main(["show", "nowhere.jsonl"]) == 2
     assert (

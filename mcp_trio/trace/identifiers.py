@@ -66,6 +66,12 @@ class ClientRequests:
         """Return whether any request has neither been answered nor cancelled."""
         return len(self._unanswered) > 0
 
+    def only_unanswered(self) -> str | None:
+        """Return the id, as JSON, of the only request without an answer, if any."""
+        if len(self._unanswered) != 1:
+            return None
+        return next(iter(self._unanswered))
+
     def request_of(self, message: JsonValue) -> str | None:
         """Return the id, as JSON, of the request that a server's message belongs to.
 

@@ -13,10 +13,8 @@ from typing import NamedTuple
 from msgspec import UNSET, UnsetType, structs
 
 from .compare import ABSENT, Location, json_text, parse_pointer, value_at
-from .format import Http, JsonValue, Line, Trace, Transport
+from .format import FIRST_LINE, Http, JsonValue, Line, Trace, Transport
 from .identifiers import SUBSCRIPTION_ID, ClientRequests, ServerIds
-
-FIRST_LINE = 2
 
 # The kinds of server lines that are not messages.
 HEAD = "the head of a response"
@@ -64,8 +62,10 @@ class ReplayPlan:
     post_streams: set[int | UnsetType]
     # The streams that the server may end before the client does.
     may_end: set[int | UnsetType]
-    # The locations, within a line, that the header tells to ignore.
+    # The locations, within a line, that the header says to ignore.
     ignored: list[Location]
+    # By number: the client's only open request when the server sent a log message.
+    open_requests: dict[int, str]
     # One more than the number of the last line.
     end: int
 
@@ -97,9 +97,36 @@ def plan_replay(trace: Trace, over: Transport) -> ReplayPlan:
         awaited=_awaited(server_lines, client_ends),
         post_streams=_post_streams(client_lines),
         may_end=_may_end(client_ends),
-        ignored=[("message", *parse_pointer(rule)) for rule in trace.header.ignore],
+        ignored=[message_rule(pointer) for pointer in trace.header.ignore],
+        open_requests=_open_requests(trace),
         end=FIRST_LINE + len(trace.lines),
     )
+
+
+def message_rule(pointer: str) -> Location:
+    """Return the rule, within a line, for a pointer into its message."""
+    return ("message", *parse_pointer(pointer))
+
+
+def _open_requests(trace: Trace) -> dict[int, str]:
+    """Return the only open request, as its id in JSON, at each log message.
+
+    A log message does not say which request it belongs to. If there is only one, the
+    message belongs to it.
+    """
+    found = {}
+    requests = ClientRequests()
+    for number, line in enumerate(trace.lines, FIRST_LINE):
+        for message in line.parts:
+            if line.sender == "client":
+                requests.note_sent(message)
+                continue
+            requests.note_answer(message)
+            only = requests.only_unanswered()
+            method = value_at(message, ["method"])
+            if method == "notifications/message" and only is not None:
+                found[number] = only
+    return found
 
 
 def _lines_over(trace: Trace, over: Transport) -> dict[int, Line]:

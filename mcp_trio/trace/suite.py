@@ -13,14 +13,17 @@ import trio
 from msgspec import Struct, structs
 
 from ..load_spec import UsageError, what_and_where
-from .compare import Difference, json_text
+from .compare import Difference, json_text, write_pointer
 from .diagram import paint, printable
-from .format import Trace, Transport, read
+from .format import FIRST_LINE, Line, Pattern, Trace, Transport, read
+from .patterns import describe_pattern, infer, repeated_later
 from .replay import LINE_BY_LINE, TIMEOUT, Finding, Replay, holds_on, ways
 from .targets import Target, reachable
 
 # The number of replays that run at a time.
 AT_ONCE = 8
+# A shorter text that the client repeats may do so by chance.
+_SHORTEST_REPEATED = 6
 # ANSI codes of text attributes.
 BOLD = 1
 RED = 31
@@ -63,7 +66,9 @@ def files(places: Iterable[Path]) -> list[Path]:
     for place in places:
         inside = sorted(place.rglob("*.jsonl")) if place.is_dir() else [place]
         if not inside:
-            raise UsageError(f"{place}: expected traces (*.jsonl) in this folder, found none")
+            raise UsageError(
+                f"{place}: expected traces (*.jsonl) in this folder, found none"
+            )
         found += inside
     return list(dict.fromkeys(found))
 
@@ -151,9 +156,7 @@ async def replay_all(
 
 def _check_that_client_speaks(trace: Trace) -> None:
     if not any(line.sender == "client" for line in trace.lines):
-        raise UsageError(
-            f"{trace.path}: nothing to replay: the client sends nothing"
-        )
+        raise UsageError(f"{trace.path}: nothing to replay: the client sends nothing")
 
 
 def _transports(
@@ -264,19 +267,20 @@ def summary(results: Sequence[Result]) -> str:
         elif not result.replays:
             left_out += 1
     parts = [
-        _count(len(results), "trace"),
-        _count(len(replays), "replay"),
-        _count(messages, "message"),
-        _count(findings, "difference") if findings else "no differences",
+        count(len(results), "trace"),
+        count(len(replays), "replay"),
+        count(messages, "message"),
+        count(findings, "difference") if findings else "no differences",
     ]
     if failed:
-        parts.append(f"{_count(failed, 'trace')} could not be run")
+        parts.append(f"{count(failed, 'trace')} could not be run")
     if left_out:
-        parts.append(f"{_count(left_out, 'trace')} left out, of other transports")
+        parts.append(f"{count(left_out, 'trace')} left out, of other transports")
     return ", ".join(parts)
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural if needed."""
     if number != 1:
         noun += "s"
     return f"{number:,} {noun}"
@@ -309,34 +313,95 @@ def _can_update(replay: Replay) -> bool:
     return len(replay.findings) > 0
 
 
-def stabilise(first: Result, second: Result) -> list[Difference]:
-    """Make a trace ignore all that differs between two results, and return that.
+class Volatile(NamedTuple):
+    """A value that differs from run to run, and what a trace says of it from now on."""
 
-    Both results are of the same trace.
+    line: int
+    difference: Difference
+    # None: the value is ignored.
+    pattern: Pattern | None
+
+    @property
+    def pointer(self) -> str:
+        """The JSON Pointer that the trace has for it."""
+        if self.pattern is None:
+            return self.difference.pointer
+        return write_pointer(self.difference.location)
+
+    def __str__(self) -> str:
+        if self.pattern is None:
+            return f"{self.pointer}: ignored, as it is not there in every run"
+        return f"{self.pointer}: expected from now on: {describe_pattern(self.pattern)}"
+
+
+def stabilise(first: Result, second: Result) -> list[Volatile]:
+    """Let a trace expect patterns where two results differ; return the places.
+
+    Both results are of the same trace. Where no pattern fits, the value is ignored.
+    Where the client repeats such a value, it sends the value of the run from now on.
     """
     replays = [*first.replays, *second.replays]
-    ignored: dict[str, Difference] = {}
+    found = []
     for seen in _differences_by_place(replays):
-        # One that every replay has, with the same value, is a stable difference.
-        values = {json_text(difference.new) for difference in seen}
-        if len(seen) < len(replays) or len(values) > 1:
-            ignored[seen[0].pointer] = seen[0]
-    if ignored:
+        volatile = _volatile(seen, len(replays))
+        if volatile is not None:
+            found.append(volatile)
+    if found:
         trace = replays[0].trace
-        header = structs.replace(trace.header, ignore=[*trace.header.ignore, *ignored])
-        write(first.path, structs.replace(trace, header=header))
-    return list(ignored.values())
+        write(first.path, structs.replace(trace, lines=_stable_lines(trace, found)))
+    return found
 
 
-def _differences_by_place(replays: Iterable[Replay]) -> list[list[Difference]]:
-    """Return the differences within messages, those at the same place together."""
-    places: dict[tuple[int, str], list[Difference]] = {}
+def _volatile(seen: Sequence[Finding], replays: int) -> Volatile | None:
+    """Return the volatile value at the place of these findings.
+
+    Return None if all replays have the same difference there: that is a stable one.
+    """
+    differences = [finding.difference for finding in seen if finding.difference]
+    values = {json_text(difference.new) for difference in differences}
+    if len(seen) == replays and len(values) == 1:
+        return None
+    first = differences[0]
+    pattern = infer([first.old, *(difference.new for difference in differences)])
+    return Volatile(seen[0].line, first, pattern)
+
+
+def _stable_lines(trace: Trace, found: Iterable[Volatile]) -> list[Line]:
+    """Return the lines of a trace with patterns for volatile values."""
+    lines = dict(enumerate(trace.lines, FIRST_LINE))
+    for volatile in found:
+        number = volatile.line
+        line = lines[number]
+        if volatile.pattern is None:
+            ignore = [*line.ignore, volatile.pointer]
+            lines[number] = structs.replace(line, ignore=list(dict.fromkeys(ignore)))
+            continue
+        lines[number] = _with_patterns(line, {volatile.pointer: volatile.pattern})
+        old = volatile.difference.old
+        if not isinstance(old, str) or len(old) < _SHORTEST_REPEATED:
+            continue
+        for later, patterns in repeated_later(
+            lines, number, volatile.pointer, old
+        ).items():
+            lines[later] = _with_patterns(lines[later], patterns)
+    return list(lines.values())
+
+
+def _with_patterns(line: Line, patterns: dict[str, Pattern]) -> Line:
+    return structs.replace(line, match={**line.match, **patterns})
+
+
+def _differences_by_place(replays: Iterable[Replay]) -> list[list[Finding]]:
+    """Return the findings within messages, those at the same place together."""
+    places: dict[tuple[int, str], list[Finding]] = {}
     for replay in replays:
-        for line, what, difference in replay.findings:
-            if difference is None or what != "message":
+        for finding in replay.findings:
+            difference = finding.difference
+            if difference is None or finding.what != "message":
                 continue
             if len(difference.location) > 1:
-                places.setdefault((line, difference.path), []).append(difference)
+                place = (finding.line, difference.path)
+                places.setdefault(place, []).append(finding)
     return list(places.values())
 
 
