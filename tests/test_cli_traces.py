@@ -261,7 +261,10 @@ def test_what_cannot_be_run_is_exit_code_2_and_says_why(
             ["-o", "new.jsonl", "http://127.0.0.1:1/mcp"],
             "--listen: expected [HOST:]PORT, got nothing",
         ),
-        (["-o", "new.jsonl", "--listen", "0", "--", "cat"], "--listen: expected a SPEC or a URL with it"),
+        (
+            ["-o", "new.jsonl", "--listen", "0", "--", "cat"],
+            "--listen: expected a SPEC or a URL with it",
+        ),
         (["-o", "new.jsonl", "--", "./nowhere"], "cannot record: "),
         (
             ["-o", "no/such/folder/new.jsonl", "server.py"],

@@ -93,7 +93,10 @@ def test_a_trace_says_what_it_has_not(written):
             b"\xff\n",
             ":1: not the header of a trace: JSON is malformed: invalid character (byte 0)",
         ),
-        (PING, ":1: not the header of a trace: Object missing required field `mcp_trace`"),
+        (
+            PING,
+            ":1: not the header of a trace: Object missing required field `mcp_trace`",
+        ),
         (
             b'{"mcp_trace":1}\n',
             ":1: not the header of a trace: Object missing required field `transport`",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import signal
 import sys
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -46,6 +47,45 @@ def record_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--client", metavar="NAME", default="", help="the client that is recorded"
     )
+    parser.add_argument(
+        "--redact",
+        metavar="POINTER",
+        type=_pointer,
+        action="append",
+        default=[],
+        help="write a placeholder for the value at this JSON Pointer in each message",
+    )
+    parser.add_argument(
+        "--redact-pattern",
+        metavar="REGEX",
+        type=_regex,
+        action="append",
+        default=[],
+        help="write a placeholder for each text that matches",
+    )
+    parser.add_argument(
+        "--keep-query",
+        action="store_true",
+        help="keep the values in the queries of URLs, unless they look like a secret",
+    )
+
+
+def _pointer(text: str) -> str:
+    if not text.startswith("/"):
+        raise argparse.ArgumentTypeError(
+            f"expected a JSON Pointer such as /params/arguments/password, got {text!r}"
+        )
+    return text
+
+
+def _regex(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as problem:
+        raise argparse.ArgumentTypeError(
+            f"expected a regular expression, got {text!r}: {problem}"
+        ) from None
+    return text
 
 
 def record(options: argparse.Namespace) -> int:
@@ -53,8 +93,9 @@ def record(options: argparse.Namespace) -> int:
 
     The exit code is the server's.
     """
+    from ..trace.privacy import Redactor
     from ..trace.record import Recorder, create
-    from ..trace.sniffer import public
+    from ..trace.sniffer import public, say
 
     spec: str = options.spec or DEMO
     url = spec if is_url(spec) and not options.command else ""
@@ -65,18 +106,24 @@ def record(options: argparse.Namespace) -> int:
         path = create(options.output)
     except OSError as error:
         raise UsageError(f"cannot record: {error}") from None
+    redactor = Redactor(
+        options.redact, options.redact_pattern, keep_query=options.keep_query
+    )
     try:
         recorder = Recorder(
             path,
             server=" ".join(options.command) or shown,
             client=options.client,
             title=options.title,
+            redactor=redactor,
         )
         return _run(options, recorder, url, shown)
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot record: {error}") from None
     finally:
         _remove_if_empty(path)
+        if redactor.replaced:
+            say(f"placeholders for secrets: {redactor.replaced}")
 
 
 def _check(options: argparse.Namespace, url: str, shown: str) -> None:

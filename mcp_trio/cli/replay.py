@@ -16,12 +16,13 @@ import trio
 
 from ..client.target import is_url
 from ..load_spec import UsageError
-from .options import PROG, Parser, at_terminal, one_of, timeout
+from .options import PROG, Parser, at_terminal, one_of, seconds, timeout, token_of
 from .output import bar, in_colour
 from .record import TRANSPORTS
 
 if TYPE_CHECKING:
     from ..trace.suite import Result
+    from ..trace.targets import Access
 
     # Replays all traces, and returns their results.
     ReplayAll = Callable[[], list[Result]]
@@ -58,6 +59,27 @@ def replay_arguments(parser: Parser) -> None:
         help="how long to wait for each line (10)",
     )
     parser.add_argument(
+        "--settle",
+        metavar="SECONDS",
+        type=seconds,
+        default=0.0,
+        help="how long to wait after the last line for messages that are not in the "
+        "trace (0.05)",
+    )
+    parser.add_argument(
+        "--token",
+        metavar="TOKEN",
+        help="a bearer token for a URL; better in MCP_TRIO_TOKEN, where nobody sees it",
+    )
+    parser.add_argument(
+        "--header",
+        metavar="'NAME: VALUE'",
+        type=_header,
+        action="append",
+        default=[],
+        help="a header for a URL; may be given several times",
+    )
+    parser.add_argument(
         "--yes", action="store_true", help="do not ask before calls are repeated"
     )
     changes = parser.add_mutually_exclusive_group()
@@ -76,6 +98,13 @@ def replay_arguments(parser: Parser) -> None:
 def _transports(text: str) -> list[str]:
     read = one_of(TRANSPORTS)
     return [read(name) for name in text.split(",")]
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip() or not text.isprintable() or not text.isascii():
+        raise argparse.ArgumentTypeError(f"expected 'NAME: VALUE', got {text!r}")
+    return name.strip(), value.strip()
 
 
 def replay(options: argparse.Namespace) -> int:
@@ -100,6 +129,8 @@ def replay(options: argparse.Namespace) -> int:
         options.over,
         options.timeout,
         patient=options.update or options.stabilise,
+        settle=options.settle,
+        access=_access(options, target),
     )
     replay_all = partial(_with_progress, run)
     results = replay_all()
@@ -129,6 +160,17 @@ def _traces_and_target(
             f"expected a trace (*.jsonl, or a folder) before the target {target}"
         )
     return [Path(word) for word in words], target
+
+
+def _access(options: argparse.Namespace, target: str | list[str] | None) -> Access:
+    """Return what lets the replays in at a URL. Raises UsageError."""
+    from ..trace.targets import Access
+
+    if isinstance(target, str) and is_url(target):
+        return Access(token_of(options), options.header)
+    if options.token or options.header:
+        raise UsageError("--token and --header: expected a URL as the target")
+    return Access()
 
 
 def _is_trace(word: str) -> bool:
@@ -226,6 +268,8 @@ def _report(results: list[Result]) -> int:
     for result in results:
         for row in suite.told(result, colour=in_colour()):
             print(row)
+        for remark in suite.remarks(result):
+            print(remark)
     print(suite.summary(results))
     if any(result.problems for result in results):
         return 2

@@ -71,6 +71,8 @@ class Header(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=Tru
     notes: str = ""
     # Seconds to wait after the last line for messages that the trace does not have.
     settle: float = 0.0
+    # Whether lines say where a connection was lost. Older recorders did not.
+    cuts: bool = False
 
     def __post_init__(self) -> None:
         _check_pointers("ignore", self.ignore)

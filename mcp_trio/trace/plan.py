@@ -129,6 +129,13 @@ def _open_requests(trace: Trace) -> dict[int, str]:
     return found
 
 
+def has_requests(trace: Trace) -> bool:
+    """Return whether a trace has HTTP requests, to be repeated as they were."""
+    if trace.header.transport == "sse":
+        return any(line.http for line in trace.lines if line.sender == "client")
+    return trace.header.transport == "http"
+
+
 def _lines_over(trace: Trace, over: Transport) -> dict[int, Line]:
     """Return the lines of a trace as they are over a transport, by number.
 
@@ -136,7 +143,7 @@ def _lines_over(trace: Trace, over: Transport) -> dict[int, Line]:
     replayed as it is. Otherwise only its messages are.
     """
     numbered = dict(enumerate(trace.lines, FIRST_LINE))
-    if over == trace.header.transport and over in ("http", "ws"):
+    if over == trace.header.transport and (over == "ws" or has_requests(trace)):
         return numbered
     lines = {}
     for number, line in numbered.items():

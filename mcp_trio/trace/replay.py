@@ -36,7 +36,7 @@ from .plan import (
     message_rule,
     plan_replay,
 )
-from .targets import Link, Target, open_link
+from .targets import NO_ACCESS, Access, Link, Target, open_link
 
 # How the client's lines are sent.
 LINE_BY_LINE = "line by line"
@@ -167,6 +167,8 @@ class Replay:
         self.patient = patient
         self.settle = max(settle, trace.header.settle)
         self.findings: list[Finding] = []
+        # What the replay could not repeat or compare, in words.
+        self.remarks: list[str] = []
         # The number of messages sent and received.
         self.messages = 0
         # Whether it ended before the end of the trace.
@@ -197,17 +199,19 @@ class Replay:
         self._comparisons: dict[int, _Comparison] = {}
         self._unexpected: dict[int, list[_Unexpected]] = defaultdict(list)
 
-    async def against(self, target: Target) -> None:
+    async def against(self, target: Target, access: Access = NO_ACCESS) -> None:
         """Replay the trace against a target.
 
-        Raises UsageError, OSError, and whatever a server in this process raises.
+        `access` is for a URL. Raises UsageError, OSError, and whatever a server in this
+        process raises.
         """
         byte_by_byte = self.way == BYTE_BY_BYTE
         with ungrouped():
             async with open_link(
-                target, self.over, self.trace, byte_by_byte=byte_by_byte
+                target, self.over, self.trace, access, byte_by_byte=byte_by_byte
             ) as link:
                 await self.through(link)
+        self.remarks += link.remarks
 
     async def through(self, link: Link) -> None:
         """Replay the trace over a link that is open."""
@@ -458,6 +462,8 @@ class Replay:
         expected = self.trace.lines[number - FIRST_LINE]
         recorded = _compared_fields(self._plan.server_lines[number])
         received = _compared_fields(line)
+        if not self.trace.header.cuts:
+            received.pop("cut", None)
         self._order_batch(recorded.get("message"), received.get("message"))
         chosen = self._server_ids.learn(recorded, received, self._requests)
         ignored = [message_rule(pointer) for pointer in expected.ignore]

@@ -18,7 +18,7 @@ from .diagram import paint, printable
 from .format import FIRST_LINE, Line, Pattern, Trace, Transport, read
 from .patterns import describe_pattern, infer, repeated_later
 from .replay import LINE_BY_LINE, TIMEOUT, Finding, Replay, holds_on, ways
-from .targets import Target, reachable
+from .targets import NO_ACCESS, Access, Target, reachable
 
 # The number of replays that run at a time.
 AT_ONCE = 8
@@ -55,6 +55,7 @@ class _Job(NamedTuple):
     result: Result
     replay: Replay
     target: Target
+    access: Access
 
 
 # Selecting and running
@@ -126,12 +127,15 @@ async def replay_all(
     timeout: float = TIMEOUT,
     patient: bool = False,
     progress: Callable[[int, int], None] = _no_progress,
+    settle: float = 0.0,
+    access: Access = NO_ACCESS,
 ) -> list[Result]:
     """Replay each trace over each transport that it and its target have.
 
     With no target, each trace is replayed against the server that it names. `over`
     limits the transports. `progress` is called after each replay, with the number of
-    replays done and the number of all.
+    replays done and the number of all. `settle` is how many seconds to wait after the
+    last line for messages that the trace does not have. `access` is for a URL.
     """
     results = []
     jobs: list[_Job] = []
@@ -147,9 +151,9 @@ async def replay_all(
             continue
         for transport in _transports(trace, place, over):
             for way in ways(trace, transport):
-                replay = Replay(trace, transport, way, timeout, patient)
+                replay = Replay(trace, transport, way, timeout, patient, settle)
                 result.replays.append(replay)
-                jobs.append(_Job(result, replay, place))
+                jobs.append(_Job(result, replay, place, access))
     await _run(jobs, progress)
     return results
 
@@ -189,9 +193,9 @@ async def _run(jobs: Sequence[_Job], progress: Callable[[int, int], None]) -> No
 
 
 async def _run_one(job: _Job) -> None:
-    result, replay, target = job
+    result, replay, target, access = job
     try:
-        await replay.against(target)
+        await replay.against(target, access)
     except Exception as error:
         result.replays.remove(replay)
         result.problems.append(
@@ -208,6 +212,17 @@ def _why(error: BaseException) -> str:
 
 
 # Reporting
+
+
+def remarks(result: Result) -> list[str]:
+    """Return what the replays of a trace could not repeat, in words."""
+    found = []
+    for replay in result.replays:
+        found += [
+            f"{result.path}: note: {printable(remark)} ({replay.over})"
+            for remark in replay.remarks
+        ]
+    return list(dict.fromkeys(found))
 
 
 def told(result: Result, *, colour: bool = False) -> Iterator[str]:
