@@ -182,7 +182,10 @@ def test_differences_are_in_colour_at_a_terminal_unless_one_wants_none(broken, q
 
 def test_update_takes_what_came(broken, capsys):
     assert main(["replay", "one.jsonl", "--update"]) == 0
-    assert lines(capsys)[0] == "one.jsonl: updated"
+    told = lines(capsys)
+    assert told[0].startswith("one.jsonl: line ")
+    assert told[0].endswith(': $.result.content[0].text changes from "4" to "3"')
+    assert told[1] == "one.jsonl: updated"
     assert main(["replay", "one.jsonl"]) == 0
 
 

@@ -80,13 +80,22 @@ def replay_arguments(parser: Parser) -> None:
         help="a header for a URL; may be given several times",
     )
     parser.add_argument(
-        "--yes", action="store_true", help="do not ask before calls are repeated"
+        "--yes", action="store_true", help="do not ask anything at a terminal"
+    )
+    parser.add_argument(
+        "--report",
+        metavar="FILE.md",
+        type=Path,
+        help="write a report in Markdown, for a pull request",
+    )
+    parser.add_argument(
+        "--junit", metavar="FILE.xml", type=Path, help="write the results as JUnit XML"
     )
     changes = parser.add_mutually_exclusive_group()
     changes.add_argument(
         "--update",
         action="store_true",
-        help="rewrite the traces that differ as the server answers now",
+        help="show what differs and rewrite the traces; ask at a terminal",
     )
     changes.add_argument(
         "--stabilise",
@@ -136,8 +145,9 @@ def replay(options: argparse.Namespace) -> int:
     results = replay_all()
     if options.stabilise:
         results = _stabilise(results, replay_all)
-    if options.update and _update(results):
+    if options.update and _update(results, options.yes):
         results = replay_all()
+    _write_reports(results, options)
     return _report(results)
 
 
@@ -243,17 +253,67 @@ def _stabilise(results: list[Result], replay_all: ReplayAll) -> list[Result]:
     return results
 
 
-def _update(results: list[Result]) -> bool:
-    """Rewrite the traces that differ; return whether there are any."""
+def _update(results: list[Result], yes: bool) -> bool:
+    """Say what becomes of the traces that differ, and rewrite them.
+
+    At a terminal, ask about each change. Return whether a trace was rewritten.
+    """
     from ..trace import suite
 
-    updated = [result.path for result in results if suite.update(result)]
-    for path in updated:
-        print(f"{path}: updated")
-    return len(updated) > 0
+    is_updated = False
+    review = _Review(asks=at_terminal() and not yes)
+    for result in results:
+        replay = suite.update_source(result)
+        if replay is None:
+            continue
+        accepted = [
+            finding
+            for finding in replay.findings
+            if review.accepts(f"{result.path}: {finding.as_change()}")
+        ]
+        if accepted and suite.update(result, accepted.__contains__):
+            print(f"{result.path}: updated")
+            is_updated = True
+    return is_updated
+
+
+class _Review:
+    """Shows changes, and asks about each one."""
+
+    def __init__(self, asks: bool) -> None:
+        self._asks = asks
+        # What is done without asking.
+        self._accepts = True
+
+    def accepts(self, change: str) -> bool:
+        """Show a change; return whether it is accepted."""
+        if not self._asks:
+            if self._accepts:
+                print(change)
+            return self._accepts
+        print(f"{change}\n  Take it? [y]es, [n]o, [a]ll, [q]uit: ", end="", flush=True)
+        answer = sys.stdin.readline().strip().lower()
+        if answer in ("a", "all"):
+            self._asks = False
+            return True
+        if answer in ("q", "quit", ""):
+            self._asks = False
+            self._accepts = False
+            return False
+        return answer in ("y", "yes")
 
 
 # Reporting
+
+
+def _write_reports(results: list[Result], options: argparse.Namespace) -> None:
+    """Write the reports that are asked for."""
+    from ..trace import report
+
+    if options.report:
+        options.report.write_text(report.markdown(results), encoding="utf-8")
+    if options.junit:
+        options.junit.write_bytes(report.junit(results))
 
 
 def _report(results: list[Result]) -> int:

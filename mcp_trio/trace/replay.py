@@ -24,6 +24,7 @@ from .compare import (
     merged,
     value_at,
 )
+from .diagram import printable
 from .format import FIRST_LINE, JsonValue, Line, Trace, Transport, encode
 from .identifiers import ClientRequests, ServerIds, repeated_by_client
 from .patterns import checks_of, with_references
@@ -65,6 +66,23 @@ class Finding(NamedTuple):
     line: int
     what: str
     difference: Difference | None = None
+
+    def as_change(self) -> str:
+        """Say in words what becomes of the trace if the finding is accepted."""
+        difference = self.difference
+        if difference is None:
+            return printable(f"line {self.line}: {self.what}")
+        path = difference.path
+        if self.what != "message":
+            path = self.what + path.removeprefix("$")
+        old, new = difference.values()
+        if difference.new is ABSENT:
+            change = f"is removed; it was {old}"
+        elif difference.old is ABSENT:
+            change = f"is added: {new}"
+        else:
+            change = f"changes from {old} to {new}"
+        return printable(f"line {self.line}: {path} {change}")
 
 
 def holds_on(trace: Trace) -> list[Transport]:
@@ -171,6 +189,8 @@ class Replay:
         self.remarks: list[str] = []
         # The number of messages sent and received.
         self.messages = 0
+        # How long it took.
+        self.seconds = 0.0
         # Whether it ended before the end of the trace.
         self.stopped = False
 
@@ -206,11 +226,13 @@ class Replay:
         process raises.
         """
         byte_by_byte = self.way == BYTE_BY_BYTE
+        started = trio.current_time()
         with ungrouped():
             async with open_link(
                 target, self.over, self.trace, access, byte_by_byte=byte_by_byte
             ) as link:
                 await self.through(link)
+        self.seconds = trio.current_time() - started
         self.remarks += link.remarks
 
     async def through(self, link: Link) -> None:

@@ -236,7 +236,7 @@ def told(result: Result, *, colour: bool = False) -> Iterator[str]:
 def _report(result: Result, finding: Finding, *, colour: bool) -> Iterator[str]:
     """Yield the lines about one finding, with the transports that have it."""
     place = f"{result.path}:{finding.line}:"
-    seen = _seen([replay for replay in result.replays if finding in replay.findings])
+    seen = seen_over(result, finding)
     difference = finding.difference
     if difference is None:
         place = paint(place, BOLD, colour=colour)
@@ -255,8 +255,12 @@ def _report(result: Result, finding: Finding, *, colour: bool) -> Iterator[str]:
     yield "    " + paint(f"+ {printable(new)}", GREEN, colour=colour)
 
 
-def _seen(replays: list[Replay]) -> str:
-    """Name the transports of replays, with the ways of sending if not all are there."""
+def seen_over(result: Result, finding: Finding) -> str:
+    """Name the transports that have a finding.
+
+    Name also the ways of sending, if not all of a transport's have it.
+    """
+    replays = [replay for replay in result.replays if finding in replay.findings]
     ways_by_transport: dict[Transport, list[str]] = {}
     for replay in replays:
         ways_by_transport.setdefault(replay.over, []).append(replay.way)
@@ -304,22 +308,39 @@ def count(number: int, noun: str) -> str:
 # Changing traces
 
 
-def update(result: Result) -> bool:
+def accept_all(finding: Finding) -> bool:
+    """Accept every finding."""
+    return True
+
+
+def update(result: Result, accepts: Callable[[Finding], bool] = accept_all) -> bool:
     """Rewrite a trace with the lines received; return whether that was necessary.
+
+    Findings that `accepts` returns False for leave the trace as it is.
+    """
+    replay = update_source(result)
+    if replay is None:
+        return False
+    updated = replay.updated(accepts)
+    if updated.lines == replay.trace.lines:
+        return False
+    write(result.path, updated)
+    return True
+
+
+def update_source(result: Result) -> Replay | None:
+    """Return the replay that a trace can be updated from, if any.
 
     A replay that stopped early is not used. A replay over the transport of the
     recording is preferred.
     """
     candidates = [replay for replay in result.replays if _can_update(replay)]
-    if not candidates:
-        return False
-    chosen = candidates[0]
     for replay in candidates:
         if replay.over == replay.trace.header.transport:
-            chosen = replay
-            break
-    write(result.path, chosen.updated())
-    return True
+            return replay
+    if candidates:
+        return candidates[0]
+    return None
 
 
 def _can_update(replay: Replay) -> bool:

@@ -6,6 +6,7 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -121,3 +122,94 @@ def test_a_replay_asks_at_a_terminal(recorded, typed, options, code):
 def test_a_replay_of_a_server_that_is_loaded_here_asks_nothing(recorded, capsys):
     main(["replay", "one.jsonl", "mcp_trio.demo", "--over", "stdio"])
     assert "Each replay" not in capsys.readouterr().err
+
+
+# Reviewing what differs
+
+
+@pytest.fixture
+def differing(folder):
+    """A trace with two values that the server does not say."""
+    result = {"name": "log in", "arguments": {"password": "hunter2", "pin": "12"}}
+    answer = {"jsonrpc": "2.0", "id": 1, "result": result}
+    rows = [
+        {"mcp_trace": 1, "transport": "stdio", "over": ["stdio"]},
+        {"t": 0, "from": "client", "message": CALL},
+        {"t": 1, "from": "server", "message": answer},
+    ]
+    path = Path("one.jsonl")
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+STDIO = ["one.jsonl", "--over", "stdio", *COMMAND]
+
+
+def review(typed):
+    """Run `replay --update` at a terminal; return its exit code and what it printed."""
+    ours, theirs = pty.openpty()
+    words = [*MCP_TRIO, "replay", "--update", *STDIO]
+    with subprocess.Popen(
+        words, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        os.close(theirs)
+        os.write(ours, typed)
+        assert process.stdout is not None
+        out = process.stdout.read().decode()
+    os.close(ours)
+    return process.returncode, out
+
+
+def test_an_update_shows_each_change_in_words(differing, capsys):
+    assert main(["replay", "--update", *STDIO]) == 0
+    assert capsys.readouterr().out.splitlines()[:3] == [
+        'one.jsonl: line 3: $.result.name changes from "log in" to "log_in"',
+        'one.jsonl: line 3: $.result.arguments.pin changes from "12" to "1234"',
+        "one.jsonl: updated",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "name", "pin"),
+    [
+        (b"y\nn\n", 1, "log_in", "12"),
+        (b"n\ny\n", 1, "log in", "1234"),
+        (b"a\n", 0, "log_in", "1234"),
+        (b"q\n", 1, "log in", "12"),
+    ],
+)
+def test_an_update_asks_about_each_change_at_a_terminal(
+    differing, typed, code, name, pin
+):
+    done, out = review(typed)
+    result = read(differing).lines[1].content["result"]
+    assert (result["name"], result["arguments"]["pin"]) == (name, pin)
+    assert "Take it? [y]es, [n]o, [a]ll, [q]uit: " in out
+    assert done == code
+
+
+def test_a_report_for_a_pull_request_has_both_sides(differing, capsys):
+    assert main(["replay", "--report", "report.md", *STDIO]) == 1
+    text = Path("report.md").read_text(encoding="utf-8")
+    assert text.startswith("# Replayed traces\n\n1 trace, ")
+    assert '@@ message.result.name\n- "log in"\n+ "log_in"\n' in text
+    now = text.index("The conversation now, over stdio")
+    assert '"log in"' in text[:now]
+    assert '"log_in"' in text[now:]
+
+
+def test_results_are_written_as_junit(differing, capsys):
+    Path("bad.jsonl").write_text("no", encoding="utf-8")
+    code = main(["replay", "--junit", "report.xml", "one.jsonl", "bad.jsonl", *COMMAND])
+    assert code == 2
+    suite = ElementTree.parse("report.xml").getroot()[0]
+    assert {name: suite.get(name) for name in ("tests", "failures", "errors")} == {
+        "tests": "2",
+        "failures": "1",
+        "errors": "1",
+    }
+    first, second = suite
+    assert (first.get("classname"), first.get("name")) == ("one.jsonl", "stdio")
+    assert "one.jsonl:3: $.result.name" in first[0].get("message")
+    assert '- "log in"' in first[0].text
+    assert "bad.jsonl: not a trace" in second[0].get("message")
