@@ -26,6 +26,7 @@ from .call import CALL, call, call_arguments
 from .command import Command
 from .inspect import inspect as inspect_command
 from .inspect import inspect_arguments
+from .mock import mock, mock_arguments
 from .options import (
     PROG,
     Parser,
@@ -178,6 +179,7 @@ COMMANDS = {
     "record": Command(record_arguments, record, "-o new.jsonl server.py"),
     "replay": Command(replay_arguments, replay, "traces/ server.py"),
     "show": Command(show_arguments, show, "new.jsonl"),
+    "mock": Command(mock_arguments, mock, "new.jsonl --http 8000"),
     "bench": Command(cli_bench.arguments, cli_bench.bench, "server.py add a=1 b=2"),
     "token": Command(cli_access.arguments, cli_access.token, "alice --scope admin"),
     "config": Command(
