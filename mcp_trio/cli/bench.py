@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,15 +18,18 @@ from .options import (
     SPOKEN,
     Parser,
     client_arguments,
+    seconds,
     timeout,
     token_of,
 )
 from .output import as_json, bar
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ..bench.load import Run
     from ..bench.report import Report
     from ..bench.target import BenchTarget
-    from ..bench.transports import LoadRequest
     from ..trace.format import Trace
 
 # How many at once, where nothing else is said: over HTTP so many connections, else so many on one.
@@ -52,7 +56,18 @@ def arguments(parser: Parser) -> None:
         "--trace",
         metavar="FILE",
         type=Path,
-        help="load it with the requests of a trace",
+        action="append",
+        default=[],
+        help="send the requests of a trace; of a folder, or of several: a mix of their "
+        "conversations",
+    )
+    parser.add_argument(
+        "--think",
+        metavar="FACTOR",
+        type=seconds,
+        default=0.0,
+        help="wait before each request of a trace as long as its client did, times "
+        "this (0)",
     )
     parser.add_argument(
         "--at-once",
@@ -117,17 +132,18 @@ def _measured(
     options: argparse.Namespace, numbers: list[int], tell: Callable[[float], None]
 ) -> Report:
     """Each number of requests at once, against a server that has just been reached."""
+
     from ..bench.report import Report
     from ..bench.target import reach
     from ..trace.format import read
+    from ..trace.suite import files
 
     words, way = list(options.words), _way(options)
     spec = " ".join(options.command) or (words.pop(0) if words else DEMO)
     command = options.command or [sys.executable, "-m", "mcp_trio", "run", spec]
-    trace = read(options.trace) if options.trace else None
-    report = Report(
-        spec, options.revision or (trace and trace.header.revision) or SPOKEN
-    )
+    traces = [read(path) for path in files(options.trace)]
+    revision = options.revision or (traces and traces[0].header.revision) or SPOKEN
+    report = Report(spec, revision)
     for number in numbers:
         connections, window = (number, 1) if way == "http" else (1, number)
         with reach(
@@ -138,49 +154,59 @@ def _measured(
         ) as server:
             report.server, report.revision = server.name, server.revision
             report.start_up = report.start_up or server.start_up
-            report.load, requests = _load(server, words, trace)
+            report.load, run = _load(server, words, traces, options.think)
             before = server.memory()
-            server.load(requests, window, options.seconds * WARM_UP, tell=tell)
-            report.runs.append(
-                server.load(requests, window, options.seconds, tell=tell)
-            )
+            run(window, options.seconds * WARM_UP, tell=tell)
+            report.runs.append(run(window, options.seconds, tell=tell))
             report.memory = [*(report.memory or [before])[:1], server.memory()]
     return report
 
 
 def _load(
-    server: BenchTarget, words: list[str], trace: Trace | None
-) -> tuple[str, list[LoadRequest]]:
-    """What the server is asked for, in words and as requests. Raises UsageError."""
-    from ..bench.target import recorded, request
+    server: BenchTarget, words: list[str], traces: list[Trace], think: float
+) -> tuple[str, Callable[..., Run]]:
+    """Return the load in words, and what runs it. Raises UsageError."""
+    from ..bench.target import conversations, recorded, request
 
-    if trace is not None:
-        return f"the requests of {trace.path}", recorded(trace, server.revision)
+    if len(traces) == 1 and not think:
+        requests = recorded(traces[0], server.revision)
+        name = f"the requests of {traces[0].path}"
+        return name, partial(server.load, requests)
+    if traces:
+        mix = conversations(traces, server.revision, think)
+        name = f"a mix of {len(mix)} of {len(traces)} traces"
+        return name, partial(server.load_mix, mix)
     if not words:
-        return "tools/list", [request("tools/list", {}, server.revision)]
+        requests = [request("tools/list", {}, server.revision)]
+        return "tools/list", partial(server.load, requests)
     tool = values.named(server.tools(), words[0])
     params = {"name": words[0], "arguments": values.arguments(tool, words[1:])}
-    return " ".join(words), [request("tools/call", params, server.revision)]
+    requests = [request("tools/call", params, server.revision)]
+    return " ".join(words), partial(server.load, requests)
 
 
 def _print(report: Report) -> None:
     from rich.console import Console
-    from rich.table import Table
 
-    first, *rows = report.rows()
-    table = Table(
-        box=None,
-        title=f"{report.server}: {report.load}, {report.revision}",
-        title_justify="left",
-    )
-    for name in first:
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(*row)
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
-    console.print(table)
+    title = f"{report.server}: {report.load}, {report.revision}"
+    console.print(_table(title, report.rows()))
+    if report.method_rows():
+        console.print(_table("by method", report.method_rows()))
     for line in report.remarks():
         console.print(line, markup=False, highlight=False)
+
+
+def _table(title: str, rows: list[list[str]]) -> Table:
+    from rich.table import Table
+
+    first, *others = rows
+    table = Table(box=None, title=title, title_justify="left")
+    for name in first:
+        table.add_column(name, justify="right")
+    for row in others:
+        table.add_row(*row)
+    return table
 
 
 def _draw(report: Report, path: Path) -> None:

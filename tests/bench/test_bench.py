@@ -353,12 +353,12 @@ def test_a_trace_in_which_the_server_asks_is_no_load() -> None:
     )
     with pytest.raises(
         UsageError,
-        match=r"t.jsonl is no load: the server asks for elicitation/create in it",
+        match=r"t.jsonl is not a load: the server asks for elicitation/create in it",
     ):
         recorded(trace(asks(1), asked, answers(1)), OLDER)
     with pytest.raises(
         UsageError,
-        match=r"t.jsonl is no load: there is no request in it that was answered",
+        match=r"t.jsonl is not a load: it has no request with an answer",
     ):
         recorded(trace(asks(1)), OLDER)
 
