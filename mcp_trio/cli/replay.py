@@ -239,6 +239,7 @@ def _stabilise(results: list[Result], replay_all: ReplayAll) -> list[Result]:
     be right once the trace says where it comes from.
     """
     from ..trace import suite
+    from ..trace.diagram import printable
 
     for _ in range(_MOST_ROUNDS):
         found = False
@@ -246,7 +247,7 @@ def _stabilise(results: list[Result], replay_all: ReplayAll) -> list[Result]:
         for first, second in zip(results, latest, strict=True):
             for volatile in suite.stabilise(first, second):
                 found = True
-                print(f"{first.path}:{volatile.line}: {volatile}")
+                print(f"{first.path}:{volatile.line}: {printable(str(volatile))}")
         if not found:
             return latest
         results = replay_all()

@@ -31,9 +31,13 @@ _WORDS: dict[PatternType, str] = {
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _HEX = r"[0-9a-f]{16,}"
 _DIGITS = r"\d+"
+_WEEKDAY = r"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b"
+_MONTH = r"\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\b"
 # The parts of a text that often differ from run to run, and their regular expressions.
-_VOLATILE = re.compile(rf"({_UUID}|{_HEX}|{_DIGITS})")
-_KINDS_OF_PARTS = (_UUID, _HEX, _DIGITS)
+_KINDS_OF_PARTS = (_UUID, _HEX, _DIGITS, _WEEKDAY, _MONTH)
+_VOLATILE = re.compile(f"({'|'.join(_KINDS_OF_PARTS)})")
+# The characters that mean something in a regular expression.
+_SPECIAL = re.compile(r"[\\.^$*+?{}\[\]|()]")
 
 
 # Checking
@@ -217,10 +221,15 @@ def _common_regex(texts: list[str]) -> str:
         if position % 2 == 1:
             regex += _regex_of_parts(parts)
         elif len(set(parts)) == 1:
-            regex += re.escape(parts[0])
+            regex += escaped(parts[0])
         else:
             return ""
     return regex
+
+
+def escaped(text: str) -> str:
+    """Return a regular expression that matches only this text, as readable as can be."""
+    return _SPECIAL.sub(r"\\\g<0>", text)
 
 
 def _regex_of_parts(parts: Sequence[str]) -> str:

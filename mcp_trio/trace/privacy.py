@@ -16,6 +16,7 @@ from msgspec import Raw, UnsetType, structs
 
 from .compare import parse_pointer, write_pointer
 from .format import Http, JsonValue, Line, Pattern
+from .patterns import escaped
 
 # The keys whose values are secret, in lower case and without "-" and "_".
 _SECRET_KEYS = frozenset(
@@ -236,7 +237,7 @@ class Redactor:
             if PLACEHOLDER.fullmatch(text):
                 self._origins.setdefault(text, (number, pointer))
                 return Pattern(type="any")
-            parts = [re.escape(part) for part in PLACEHOLDER.split(text)]
+            parts = [escaped(part) for part in PLACEHOLDER.split(text)]
             return Pattern(regex=".+".join(parts))
         origin = self._origins.get(text)
         if origin is None:

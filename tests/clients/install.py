@@ -146,10 +146,15 @@ def command_of(client: str) -> list[str]:
     raise ValueError(f"{client!r} is no client")
 
 
-def cached(name: str, make: Callable[[Path], None], parts: Sequence[bytes]) -> Path:
+def cached(
+    name: str,
+    make: Callable[[Path], None],
+    parts: Sequence[bytes],
+    root: Path | None = None,
+) -> Path:
     """The folder that `make` filled, now or before, from these parts."""
     digest = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
-    folder = cache_root() / f"{name}-{digest}"
+    folder = (root or cache_root()) / f"{name}-{digest}"
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(

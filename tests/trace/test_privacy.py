@@ -93,7 +93,7 @@ def test_a_secret_within_a_text_of_the_server_becomes_a_pattern():
     )
     assert line.content["result"]["text"] == "Your key (new): redacted-1."
     [pattern] = line.match.values()
-    assert pattern == Pattern(regex=r"Your\ key\ \(new\):\ .+\.")
+    assert pattern == Pattern(regex=r"Your key \(new\): .+\.")
 
 
 def test_pointers_and_patterns_of_the_user_are_redacted_too():
