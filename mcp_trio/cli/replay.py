@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 # The tools that are named before a replay calls them, at most.
 _MOST_TOOLS = 5
+_MOST_JOBS = 64
 # The rounds of replays within which `--stabilise` has to find what differs.
 _MOST_ROUNDS = 4
 
@@ -65,6 +66,12 @@ def replay_arguments(parser: Parser) -> None:
         default=0.0,
         help="how long to wait after the last line for messages that are not in the "
         "trace (0.05)",
+    )
+    parser.add_argument(
+        "--jobs",
+        metavar="N",
+        type=_jobs,
+        help="how many replays run at a time (8; against a command or a URL 1)",
     )
     parser.add_argument(
         "--token",
@@ -109,6 +116,14 @@ def _transports(text: str) -> list[str]:
     return [read(name) for name in text.split(",")]
 
 
+def _jobs(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= _MOST_JOBS:
+        raise argparse.ArgumentTypeError(
+            f"expected a number from 1 to {_MOST_JOBS}, got {text!r}"
+        )
+    return int(text)
+
+
 def _header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip() or not text.isprintable() or not text.isascii():
@@ -140,6 +155,7 @@ def replay(options: argparse.Namespace) -> int:
         patient=options.update or options.stabilise,
         settle=options.settle,
         access=_access(options, target),
+        at_once=_at_once(options, target),
     )
     replay_all = partial(_with_progress, run)
     results = replay_all()
@@ -181,6 +197,21 @@ def _access(options: argparse.Namespace, target: str | list[str] | None) -> Acce
     if options.token or options.header:
         raise UsageError("--token and --header: expected a URL as the target")
     return Access()
+
+
+def _at_once(options: argparse.Namespace, target: str | list[str] | None) -> int:
+    """Return how many replays run at a time.
+
+    Those against a command or a URL share what the server keeps, so they run one after
+    another by default.
+    """
+    from ..trace.suite import AT_ONCE
+
+    if options.jobs:
+        jobs: int = options.jobs
+        return jobs
+    is_loaded_here = target is None or (isinstance(target, str) and not is_url(target))
+    return AT_ONCE if is_loaded_here else 1
 
 
 def _is_trace(word: str) -> bool:
@@ -248,6 +279,9 @@ def _stabilise(results: list[Result], replay_all: ReplayAll) -> list[Result]:
             for volatile in suite.stabilise(first, second):
                 found = True
                 print(f"{first.path}:{volatile.line}: {printable(str(volatile))}")
+            for method in suite.make_optional(first, second):
+                found = True
+                print(f"{first.path}: {method}: optional from now on")
         if not found:
             return latest
         results = replay_all()

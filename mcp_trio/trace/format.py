@@ -71,6 +71,8 @@ class Header(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=Tru
     notes: str = ""
     # Seconds to wait after the last line for messages that the trace does not have.
     settle: float = 0.0
+    # The methods of notifications that may come at any time, or not at all.
+    optional: list[str] = []
     # Whether lines say where a connection was lost. Older recorders did not.
     cuts: bool = False
 

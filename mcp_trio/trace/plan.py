@@ -94,7 +94,7 @@ def plan_replay(trace: Trace, over: Transport) -> ReplayPlan:
         client_lines=client_lines,
         server_lines=server_lines,
         server_keys=server_keys,
-        awaited=_awaited(server_lines, client_ends),
+        awaited=_awaited(server_lines, client_ends, trace.header.optional),
         post_streams=_post_streams(client_lines),
         may_end=_may_end(client_ends),
         ignored=[message_rule(pointer) for pointer in trace.header.ignore],
@@ -166,7 +166,9 @@ def _client_ends(client_lines: dict[int, Line]) -> dict[int | UnsetType, int]:
 
 
 def _awaited(
-    server_lines: dict[int, Line], client_ends: dict[int | UnsetType, int]
+    server_lines: dict[int, Line],
+    client_ends: dict[int | UnsetType, int],
+    optional: list[str],
 ) -> list[int]:
     """Return the numbers of the lines that the server has to send.
 
@@ -174,10 +176,22 @@ def _awaited(
     """
     awaited = []
     for number, line in server_lines.items():
+        if is_optional(line, optional):
+            continue
         ended = client_ends.get(line.stream, math.inf)
         if line.stream is UNSET or number < ended:
             awaited.append(number)
     return awaited
+
+
+def is_optional(line: Line, methods: list[str]) -> bool:
+    """Return whether a line is a notification that may come or not."""
+    if not methods or not line.message:
+        return False
+    content = line.content
+    if value_at(content, ["id"]) is not ABSENT:
+        return False
+    return value_at(content, ["method"]) in methods
 
 
 def _post_streams(client_lines: dict[int, Line]) -> set[int | UnsetType]:

@@ -33,6 +33,7 @@ from .plan import (
     END,
     LineKey,
     describe,
+    is_optional,
     line_key,
     message_rule,
     plan_replay,
@@ -290,6 +291,8 @@ class Replay:
         findings = [finding for finding in self.findings if finding.line == number]
         comparison = self._comparisons.get(number)
         if comparison is None:
+            if is_optional(line, self.trace.header.optional):
+                return line
             is_kept = any(not accepts(finding) for finding in findings)
             return line if is_kept else None
         accepted: list[Location] = []
@@ -440,6 +443,8 @@ class Replay:
                 self.stopped = True
 
     def _report_unexpected(self, key: LineKey, line: Line, why: str) -> None:
+        if is_optional(line, self.trace.header.optional):
+            return
         text = (line.data or b"").decode(errors="replace")
         finding = Finding(self._position, f"{key.what} {why}: {text[:200]}")
         self.findings.append(finding)

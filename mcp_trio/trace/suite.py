@@ -129,6 +129,7 @@ async def replay_all(
     progress: Callable[[int, int], None] = _no_progress,
     settle: float = 0.0,
     access: Access = NO_ACCESS,
+    at_once: int = AT_ONCE,
 ) -> list[Result]:
     """Replay each trace over each transport that it and its target have.
 
@@ -136,6 +137,7 @@ async def replay_all(
     limits the transports. `progress` is called after each replay, with the number of
     replays done and the number of all. `settle` is how many seconds to wait after the
     last line for messages that the trace does not have. `access` is for a URL.
+    `at_once` is how many replays run at a time.
     """
     results = []
     jobs: list[_Job] = []
@@ -154,7 +156,7 @@ async def replay_all(
                 replay = Replay(trace, transport, way, timeout, patient, settle)
                 result.replays.append(replay)
                 jobs.append(_Job(result, replay, place, access))
-    await _run(jobs, progress)
+    await _run(jobs, progress, at_once)
     return results
 
 
@@ -175,7 +177,9 @@ def _transports(
     return transports
 
 
-async def _run(jobs: Sequence[_Job], progress: Callable[[int, int], None]) -> None:
+async def _run(
+    jobs: Sequence[_Job], progress: Callable[[int, int], None], at_once: int
+) -> None:
     """Run all replays, a few at a time."""
     waiting = iter(jobs)
     done = 0
@@ -188,7 +192,7 @@ async def _run(jobs: Sequence[_Job], progress: Callable[[int, int], None]) -> No
             progress(done, len(jobs))
 
     async with trio.open_nursery() as nursery:
-        for _ in range(AT_ONCE):
+        for _ in range(at_once):
             nursery.start_soon(work)
 
 
@@ -368,6 +372,33 @@ class Volatile(NamedTuple):
         if self.pattern is None:
             return f"{self.pointer}: ignored, as it is not there in every run"
         return f"{self.pointer}: expected from now on: {describe_pattern(self.pattern)}"
+
+
+# Announcements, which a client only hears if its stream is open by then.
+_ANNOUNCEMENTS = (
+    "notifications/tools/list_changed",
+    "notifications/prompts/list_changed",
+    "notifications/resources/list_changed",
+)
+
+
+def make_optional(first: Result, second: Result) -> list[str]:
+    """Make announcements optional if they came or not by chance; return their methods.
+
+    Both results are of the same trace.
+    """
+    differing = {
+        finding.what.split(" ")[0]
+        for finding in [*first.findings, *second.findings]
+        if finding.difference is None
+    }
+    found = [method for method in _ANNOUNCEMENTS if method in differing]
+    if found:
+        trace = read(first.path)
+        optional = [*trace.header.optional, *found]
+        header = structs.replace(trace.header, optional=optional)
+        write(first.path, structs.replace(trace, header=header))
+    return found
 
 
 def stabilise(first: Result, second: Result) -> list[Volatile]:

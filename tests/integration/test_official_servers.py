@@ -22,7 +22,7 @@ from tests.recorded.recording import MCP_TRIO, PROJECT, listening
 from tests.support import official_servers as servers
 
 pytestmark = pytest.mark.slow
-SECONDS = 120
+SECONDS = 240
 TIMES = 10
 
 CALLS: dict[str, list[Any]] = {
@@ -157,7 +157,8 @@ def forget(folder: Path) -> None:
 
 
 def check_that_it_replays(folder: Path, path: Path, *target: str) -> None:
-    replay = [*MCP_TRIO, "replay", "--over", read(path).header.transport]
+    over = read(path).header.transport
+    replay = [*MCP_TRIO, "replay", "--timeout", "60", "--over", over]
     run(*replay, "--stabilise", str(path), *target)
     for _ in range(TIMES):
         forget(folder)
@@ -203,7 +204,7 @@ def test_a_newer_version_is_reported_with_what_it_changed(folder: Path) -> None:
         pytest.skip(f"cannot install: {reason}")
     check_that_it_replays(folder, path, "--", *older)
     report = folder / "report.md"
-    words = [*MCP_TRIO, "replay", "--report", str(report), "--over", "stdio"]
+    words = [*MCP_TRIO, "replay", "--timeout", "60", "--report", str(report)]
     told = run(*words, str(path), "--", *newer, expected=1)
     assert f"{path}:" in told
     text = report.read_text(encoding="utf-8")

@@ -351,3 +351,60 @@ def test_a_bad_pattern_is_named_with_its_line(tmp_path, row, problem):
         read(path)
     assert isinstance(caught.value, UsageError)
     assert problem in str(caught.value)
+
+
+# Announcements
+
+
+CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+
+
+async def test_an_optional_notification_may_come_or_not(folder):
+    server = Server("quiet", version="1")
+    lines = [
+        request(
+            0,
+            "initialize",
+            protocolVersion="2025-11-25",
+            capabilities={},
+            clientInfo={"name": "test", "version": "1"},
+        ),
+        line("server", {"jsonrpc": "2.0", "id": 0, "result": {}}, ignore=["/result"]),
+        line("server", CHANGED),
+        request(1, "ping"),
+        answer(1),
+    ]
+    header = Header(mcp_trace=1, revision="2025-11-25", transport="stdio")
+    replay = Replay(Trace(header, lines), "stdio", timeout=0.1)
+    await replay.against(server)
+    assert [finding.line for finding in replay.findings] == [4]
+    header.optional = ["notifications/tools/list_changed"]
+    replay = Replay(Trace(header, lines), "stdio", timeout=0.1)
+    await replay.against(server)
+    assert replay.findings == []
+    assert replay.updated().lines == lines
+
+
+async def test_an_announcement_that_comes_by_chance_becomes_optional(folder):
+    path = Path("one.jsonl")
+    header = Header(mcp_trace=1, revision="2025-11-25", transport="stdio")
+    lines = [
+        request(
+            0,
+            "initialize",
+            protocolVersion="2025-11-25",
+            capabilities={},
+            clientInfo={"name": "test", "version": "1"},
+        ),
+        line("server", {"jsonrpc": "2.0", "id": 0, "result": {}}, ignore=["/result"]),
+        line("server", CHANGED),
+    ]
+    suite.write(path, Trace(header, lines))
+    runs = [
+        await suite.replay_all([path], "notes.py", timeout=0.1, patient=True)
+        for _ in range(2)
+    ]
+    [[first], [second]] = runs
+    assert suite.make_optional(first, second) == [CHANGED["method"]]
+    [result] = await suite.replay_all([path], "notes.py", timeout=0.1)
+    assert list(suite.told(result)) == []
