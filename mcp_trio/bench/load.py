@@ -209,7 +209,7 @@ class Load:
         """Handle that nothing has happened for too long. Raises UsageError."""
         raise UsageError(
             f"the server owes {len(self._in_flight)} answers, "
-            f"and nothing has come for {PATIENCE:g} s"
+            f"and nothing has arrived for {PATIENCE:g} s"
         )
 
     def _start(self, connection: LoadConnection) -> None:
@@ -363,7 +363,7 @@ class _Planned(NamedTuple):
 
 
 def _percentiles(latencies: list[float]) -> tuple[float, float, float, float]:
-    """Return the percentiles 50, 90, 99 and 100 of some times, NaN if there are none."""
+    """Return the percentiles 50, 90, 99 and 100 of some times, or NaN."""
     ordered = sorted(latencies) or [float("nan")]
     last = len(ordered) - 1
     return (

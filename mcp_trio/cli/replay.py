@@ -22,7 +22,7 @@ from .record import TRANSPORTS
 
 if TYPE_CHECKING:
     from ..trace.suite import Result
-    from ..trace.targets import Access
+    from ..trace.targets import Credentials
 
     # Replays all traces, and returns their results.
     ReplayAll = Callable[[], list[Result]]
@@ -154,7 +154,7 @@ def replay(options: argparse.Namespace) -> int:
         options.timeout,
         patient=options.update or options.stabilise,
         settle=options.settle,
-        access=_access(options, target),
+        credentials=_credentials(options, target),
         at_once=_at_once(options, target),
     )
     replay_all = partial(_with_progress, run)
@@ -188,15 +188,17 @@ def _traces_and_target(
     return [Path(word) for word in words], target
 
 
-def _access(options: argparse.Namespace, target: str | list[str] | None) -> Access:
+def _credentials(
+    options: argparse.Namespace, target: str | list[str] | None
+) -> Credentials:
     """Return what lets the replays in at a URL. Raises UsageError."""
-    from ..trace.targets import Access
+    from ..trace.targets import Credentials
 
     if isinstance(target, str) and is_url(target):
-        return Access(token_of(options), options.header)
+        return Credentials(token_of(options), options.header)
     if options.token or options.header:
         raise UsageError("--token and --header: expected a URL as the target")
-    return Access()
+    return Credentials()
 
 
 def _at_once(options: argparse.Namespace, target: str | list[str] | None) -> int:

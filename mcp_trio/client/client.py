@@ -148,7 +148,7 @@ class Client:
         self.revision = self.server["protocolVersion"]
         self.notify("notifications/initialized")
 
-    def send(self, message: Any) -> None:
+    def send(self, message: object) -> None:
         """Send any JSON value as a message."""
         self._wire.send(jsonrpc.encode(message))
 

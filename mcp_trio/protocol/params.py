@@ -186,7 +186,7 @@ _PARAMS_OF: dict[str, type[Params]] = {
 _decoder = cache(json.Decoder)
 
 
-def decode(method: str, raw: Raw) -> Any:
+def decode_params(method: str, raw: Raw) -> Any:
     """Decode the params of a method. Raises msgspec.ValidationError.
 
     The paths in the error begin with `$`.

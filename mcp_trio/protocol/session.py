@@ -311,7 +311,7 @@ def _decode_params(method: str, raw: Raw) -> tuple[Any, InvalidParams | None]:
     Raises InvalidParams if `_meta` is not valid either.
     """
     try:
-        return params.decode(method, raw), None
+        return params.decode_params(method, raw), None
     except (MsgspecError, RecursionError) as problem:
         error = _invalid_params(problem)
     try:

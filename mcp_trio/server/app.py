@@ -12,6 +12,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
+from types import UnionType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import trio
@@ -89,7 +90,7 @@ class Server(Generic[StateT]):
         _check_type("secret", secret, str | bytes | None)
         _check_type("limits", limits, Limits | None)
         must_be_seconds(timeout, "Server(timeout)")
-        must_be_seconds(grace, "Server(grace)", besides=0)
+        must_be_seconds(grace, "Server(grace)", also=0)
         self.info = Implementation(
             name, version, title, description, icons, website_url
         )
@@ -585,7 +586,7 @@ def _check_name(name: object) -> None:
         )
 
 
-def _check_type(option: str, value: object, expected: Any) -> None:
+def _check_type(option: str, value: object, expected: type | UnionType) -> None:
     if not isinstance(value, expected):
         given = type(value).__name__
         raise TypeError(f"Server({option}) wants {expected}, not {given}")

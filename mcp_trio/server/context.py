@@ -79,7 +79,7 @@ class Context(Generic[StateT]):
             self._request.tell("notifications/progress", params)
         await self._let_others_run()
 
-    async def log(self, level: str, data: Any, logger: str | None = None) -> None:
+    async def log(self, level: str, data: object, logger: str | None = None) -> None:
         """Send the client a log message, if it asked for messages of this level.
 
         `data` is a string or anything else that can be encoded as JSON.

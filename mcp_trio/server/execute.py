@@ -30,7 +30,7 @@ STOPS = (trio.Cancelled, KeyboardInterrupt)
 
 
 async def execute(server: Server, request: Request) -> bytes:
-    """Carry out a request. Whatever fails in it becomes its reply, and goes no further."""
+    """Carry out a request. Any failure in it becomes its reply, and goes no further."""
     call = request.call
     try:
         # A request has its entry already if it began in a task of its own.
@@ -141,8 +141,8 @@ def _encode_error(server: Server, request: Request, error: ProtocolError) -> byt
 def _representative(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return what to tell the client about a group of failures.
 
-    Open questions if there is nothing else; else the messages of all tool errors; else
-    the group itself, which the client is not told.
+    That is an open question if all failures are, or the messages of all tool errors if
+    all are. Otherwise it is the group itself, which the client does not see.
     """
     failures = _leaves(group)
     if len(failures) == 1:

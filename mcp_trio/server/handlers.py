@@ -237,7 +237,7 @@ def handle_notification(
 def _cancel(conversation: Conversation, notice: Notice) -> None:
     """Cancel a request. As specified, ignore unknown and malformed cancellations."""
     try:
-        params = protocol_params.decode(notice.method, notice.raw)
+        params = protocol_params.decode_params(notice.method, notice.raw)
     except MsgspecError:
         return
     scope = conversation.cancel_scopes.get(params.request_id)

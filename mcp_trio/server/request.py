@@ -38,7 +38,7 @@ class Request(Struct, eq=False):
     limited_tool: str | None = None  # the tool whose own limit counts this request
 
     def tell(self, method: str, params: Json) -> None:
-        """Send a notification about this request, unless it has ended or was cancelled."""
+        """Send a notification about this request, unless it has ended."""
         is_cancelled = self.scope is not None and self.scope.cancel_called
         if not self.ended and not is_cancelled:
             self.conversation.tell(method, params, self.channel, self.call.revision)

@@ -38,7 +38,7 @@ from .plan import (
     message_rule,
     plan_replay,
 )
-from .targets import NO_ACCESS, Access, Link, Target, open_link
+from .targets import NO_CREDENTIALS, Credentials, Link, Target, open_link
 
 # How the client's lines are sent.
 LINE_BY_LINE = "line by line"
@@ -220,17 +220,19 @@ class Replay:
         self._comparisons: dict[int, _Comparison] = {}
         self._unexpected: dict[int, list[_Unexpected]] = defaultdict(list)
 
-    async def against(self, target: Target, access: Access = NO_ACCESS) -> None:
+    async def against(
+        self, target: Target, credentials: Credentials = NO_CREDENTIALS
+    ) -> None:
         """Replay the trace against a target.
 
-        `access` is for a URL. Raises UsageError, OSError, and whatever a server in this
+        `credentials` is for a URL. Raises UsageError, OSError, and whatever a server in this
         process raises.
         """
         byte_by_byte = self.way == BYTE_BY_BYTE
         started = trio.current_time()
         with ungrouped():
             async with open_link(
-                target, self.over, self.trace, access, byte_by_byte=byte_by_byte
+                target, self.over, self.trace, credentials, byte_by_byte=byte_by_byte
             ) as link:
                 await self.through(link)
         self.seconds = trio.current_time() - started

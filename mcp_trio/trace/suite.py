@@ -18,7 +18,7 @@ from .diagram import paint, printable
 from .format import FIRST_LINE, Line, Pattern, Trace, Transport, read
 from .patterns import describe_pattern, infer, repeated_later
 from .replay import LINE_BY_LINE, TIMEOUT, Finding, Replay, holds_on, ways
-from .targets import NO_ACCESS, Access, Target, reachable
+from .targets import NO_CREDENTIALS, Credentials, Target, reachable
 
 # The number of replays that run at a time.
 AT_ONCE = 8
@@ -55,7 +55,7 @@ class _Job(NamedTuple):
     result: Result
     replay: Replay
     target: Target
-    access: Access
+    credentials: Credentials
 
 
 # Selecting and running
@@ -128,7 +128,7 @@ async def replay_all(
     patient: bool = False,
     progress: Callable[[int, int], None] = _no_progress,
     settle: float = 0.0,
-    access: Access = NO_ACCESS,
+    credentials: Credentials = NO_CREDENTIALS,
     at_once: int = AT_ONCE,
 ) -> list[Result]:
     """Replay each trace over each transport that it and its target have.
@@ -136,7 +136,7 @@ async def replay_all(
     With no target, each trace is replayed against the server that it names. `over`
     limits the transports. `progress` is called after each replay, with the number of
     replays done and the number of all. `settle` is how many seconds to wait after the
-    last line for messages that the trace does not have. `access` is for a URL.
+    last line for messages that the trace does not have. `credentials` is for a URL.
     `at_once` is how many replays run at a time.
     """
     results = []
@@ -155,7 +155,7 @@ async def replay_all(
             for way in ways(trace, transport):
                 replay = Replay(trace, transport, way, timeout, patient, settle)
                 result.replays.append(replay)
-                jobs.append(_Job(result, replay, place, access))
+                jobs.append(_Job(result, replay, place, credentials))
     await _run(jobs, progress, at_once)
     return results
 
@@ -197,9 +197,9 @@ async def _run(
 
 
 async def _run_one(job: _Job) -> None:
-    result, replay, target, access = job
+    result, replay, target, credentials = job
     try:
-        await replay.against(target, access)
+        await replay.against(target, credentials)
     except Exception as error:
         result.replays.remove(replay)
         result.problems.append(

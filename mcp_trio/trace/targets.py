@@ -51,7 +51,7 @@ LONG = 4096
 TO_OPEN = 10.0
 
 
-class Access(NamedTuple):
+class Credentials(NamedTuple):
     """What a replay sends in addition, to be let in by the server at a URL."""
 
     token: str = ""
@@ -81,7 +81,7 @@ class Access(NamedTuple):
         return token
 
 
-NO_ACCESS = Access()
+NO_CREDENTIALS = Credentials()
 
 
 class Link:
@@ -215,13 +215,13 @@ class HttpLink(Link):
     """
 
     def __init__(
-        self, nursery: trio.Nursery, url: str, trace: Trace, access: Access
+        self, nursery: trio.Nursery, url: str, trace: Trace, credentials: Credentials
     ) -> None:
         super().__init__(nursery)
         self._recorded_path = _endpoint_of(trace)
         self._path = target_of(url)
         self._url = url
-        self._access = access.fields()
+        self._credentials = credentials.fields()
         self._connections = Connections(url)
 
     async def send(self, line: Line) -> None:
@@ -285,7 +285,7 @@ class HttpLink(Link):
         for name, value in line.http.headers.items():
             if not PLACEHOLDER.search(value):
                 headers[name.lower()] = value
-        headers.update(self._access)
+        headers.update(self._credentials)
         if data or line.http.method == "POST":
             headers["content-length"] = str(len(data))
         head = f"{line.http.method} {path} HTTP/1.1\r\n"
@@ -328,23 +328,23 @@ async def open_link(
     target: Target,
     over: Transport,
     trace: Trace,
-    access: Access = NO_ACCESS,
+    credentials: Credentials = NO_CREDENTIALS,
     *,
     byte_by_byte: bool = False,
 ) -> AsyncIterator[Link]:
     """Open a link to a target, for one replay. Raises UsageError, OSError.
 
-    `access` is for a URL.
+    `credentials` is for a URL.
     """
     async with _served(target, over) as place:
         if is_url(place):
             await _check_that_it_listens(str(place))
         async with trio.open_nursery() as nursery:
             if over == trace.header.transport and has_requests(trace):
-                yield HttpLink(nursery, str(place), trace, access)
+                yield HttpLink(nursery, str(place), trace, credentials)
             else:
                 remarks: list[str] = []
-                opener = _opener(place, over, access, remarks)
+                opener = _opener(place, over, credentials, remarks)
                 link = MessageLink(nursery, opener, byte_by_byte)
                 link.remarks = remarks
                 await link.open()
@@ -369,7 +369,7 @@ async def _check_that_it_listens(url: str) -> None:
 
 
 def _opener(
-    target: Target, over: Transport, access: Access, remarks: list[str]
+    target: Target, over: Transport, credentials: Credentials, remarks: list[str]
 ) -> OpenWire:
     """Return the function that opens a wire to a target. Raises UsageError.
 
@@ -380,7 +380,7 @@ def _opener(
     if over == "stdio":
         return partial(_in_process, target)
     url = cast(str, target)
-    token = access.only_token(over)
+    token = credentials.only_token(over)
     if over == "http":
         return partial(open_http, url, token, verbatim=True)
     return partial(WIRES[over], url, token)

@@ -320,8 +320,8 @@ async def test_a_replay_brings_a_token_and_headers_to_a_url(tmp_path, monkeypatc
         await told(path, url)
         assert b"uthorization" not in served.requests[0]
         served.requests.clear()
-        access = suite.Access("new-token", [("X-Team", "a")])
-        await told(path, url, access=access)
+        credentials = suite.Credentials("new-token", [("X-Team", "a")])
+        await told(path, url, credentials=credentials)
         assert b"\r\nauthorization: Bearer new-token\r\n" in served.requests[0]
         assert b"\r\nx-team: a\r\n" in served.requests[0]
         nursery.cancel_scope.cancel()
