@@ -443,7 +443,15 @@ def fresh(target: str | Server) -> Server:
 
 @asynccontextmanager
 async def _in_process(target: str | Server) -> AsyncIterator[LineWire]:
-    """Serve a server on pipes, as if it were a process of its own."""
+    """Serve a server on pipes, as if it were a process of its own.
+
+    Raises UsageError on Windows, which has no pipes that can be waited for.
+    """
+    if sys.platform == "win32":
+        raise UsageError(
+            "on Windows, a server that is loaded here cannot be replayed over stdio; "
+            "give a command: -- python -m mcp_trio run SPEC"
+        )
     server = fresh(target)
     server_input, client_output = os.pipe()
     client_input, server_output = os.pipe()
