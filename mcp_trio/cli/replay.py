@@ -244,11 +244,16 @@ def _may_call(paths: Sequence[Path], target: str | list[str] | None, yes: bool) 
         named += f" and {len(names) - _MOST_TOOLS} more"
     place = target if isinstance(target, str) else " ".join(target)
     warning = f"Each replay repeats every call of its trace ({named}) against {place}"
-    if yes or not at_terminal() or not sys.stderr.isatty():
+    if yes or not _can_ask():
         print(f"{warning}.", file=sys.stderr)
         return True
     print(f"{warning}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _can_ask() -> bool:
+    """Return whether somebody can read a question and type the answer."""
+    return at_terminal() and sys.stderr.isatty()
 
 
 # Running
@@ -298,7 +303,7 @@ def _update(results: list[Result], yes: bool) -> bool:
     from ..trace import suite
 
     is_updated = False
-    review = _Review(asks=at_terminal() and not yes)
+    review = _Review(asks=_can_ask() and not yes)
     for result in results:
         replay = suite.update_source(result)
         if replay is None:
@@ -328,7 +333,9 @@ class _Review:
             if self._accepts:
                 print(change)
             return self._accepts
-        print(f"{change}\n  Take it? [y]es, [n]o, [a]ll, [q]uit: ", end="", flush=True)
+        print(change, file=sys.stderr)
+        question = "  Take it? [y]es, [n]o, [a]ll, [q]uit: "
+        print(question, end="", file=sys.stderr, flush=True)
         answer = sys.stdin.readline().strip().lower()
         if answer in ("a", "all"):
             self._asks = False

@@ -180,7 +180,7 @@ def merged(
 ) -> JsonValue:
     """Return the new value, with the old one where the difference does not matter.
 
-    That is wherever a rule ignores differences, and where a check accepts the new value.
+    That is where a rule ignores differences, and where a check accepts the new value.
     """
     if _is_ignored(ignored):
         return old

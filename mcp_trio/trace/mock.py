@@ -7,6 +7,7 @@ are the same if their methods are.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -74,6 +75,10 @@ class MockScript:
             for message in line.parts:
                 if isinstance(message, dict):
                     self._learn(line.sender, message)
+        # The exchanges of each message, by what makes messages the same.
+        self.by_key: dict[str, list[_Exchange]] = defaultdict(list)
+        for exchange in self.exchanges:
+            self.by_key[_key(exchange.message)].append(exchange)
         if not self.exchanges:
             raise UsageError(f"{self.name}: nothing to serve: the client sends nothing")
 
@@ -194,7 +199,7 @@ class MockConversation:
         If the trace has it several times, they are taken in turn; the last one stays.
         """
         key = _key(message)
-        found = [one for one in self._script.exchanges if _key(one.message) == key]
+        found = self._script.by_key.get(key)
         if not found:
             return None
         times = self._times.get(key, 0)

@@ -228,7 +228,7 @@ def _common_regex(texts: list[str]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a regular expression that matches only this text, as readable as can be."""
+    """Return a readable regular expression that matches only this text."""
     return _SPECIAL.sub(r"\\\g<0>", text)
 
 

@@ -103,8 +103,9 @@ class Redactor:
         self._rules = [parse_pointer(pointer) for pointer in pointers]
         self._patterns = [re.compile(pattern) for pattern in patterns]
         self._keep_query = keep_query
-        # By secret: its placeholder.
+        # By secret, and by session id: its placeholder.
         self._placeholders: dict[str, str] = {}
+        self._sessions: dict[str, str] = {}
         self._numbers = count(1)
         self._session_numbers = count(1)
         # By placeholder: the first line of the server that has it as a value.
@@ -165,9 +166,9 @@ class Redactor:
     def session(self, id: str) -> str:
         """Return the placeholder of a session id."""
         self.replaced += 1
-        if id not in self._placeholders:
-            self._placeholders[id] = f"session-{next(self._session_numbers)}"
-        return self._placeholders[id]
+        if id not in self._sessions:
+            self._sessions[id] = f"session-{next(self._session_numbers)}"
+        return self._sessions[id]
 
     def path(self, path: str) -> str:
         """Return a path without the values of its query, but for known sessions."""
@@ -179,9 +180,10 @@ class Redactor:
         return self.text(place) + mark + "&".join(fields)
 
     def _query_value(self, name: str, value: str) -> str:
+        if value in self._sessions:
+            return self.session(value)
         if value in self._placeholders:
-            self.replaced += 1
-            return self._placeholders[value]
+            return self._placeholder(value)
         if not self._keep_query:
             return ""
         if _is_secret_key(name):
@@ -220,13 +222,16 @@ class Redactor:
         return {**event, "data": self.text(data)}
 
     def _may_have_secret(self, line: Line) -> bool:
-        if self._rules or self._patterns or self._placeholders:
+        if self._rules or self._patterns:
             return True
-        data = (line.data or b"").lower()
-        return any(mark in data for mark in _MARKS)
+        data = line.data or b""
+        if any(secret.encode() in data for secret in self._placeholders):
+            return True
+        lower = data.lower()
+        return any(mark in lower for mark in _MARKS)
 
     def _message_line(self, line: Line, number: int) -> Line:
-        """Return a line without the secrets in its message, and with patterns for them."""
+        """Return a line with placeholders and patterns for the secrets in it."""
         before = self.replaced
         found: dict[str, str] = {}
 

@@ -225,8 +225,8 @@ class Replay:
     ) -> None:
         """Replay the trace against a target.
 
-        `credentials` is for a URL. Raises UsageError, OSError, and whatever a server in this
-        process raises.
+        `credentials` is for a URL. Raises UsageError, OSError, and whatever a server in
+        this process raises.
         """
         byte_by_byte = self.way == BYTE_BY_BYTE
         started = trio.current_time()

@@ -150,14 +150,16 @@ def review(typed):
     ours, theirs = pty.openpty()
     words = [*MCP_TRIO, "replay", "--update", *STDIO]
     with subprocess.Popen(
-        words, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        words, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs
     ) as process:
         os.close(theirs)
-        os.write(ours, typed)
+        # The first answer is to the question whether to call the server.
+        os.write(ours, b"y\n" + typed)
         assert process.stdout is not None
-        out = process.stdout.read().decode()
+        process.stdout.read()
+        said = os.read(ours, 100_000).decode()
     os.close(ours)
-    return process.returncode, out
+    return process.returncode, said
 
 
 def test_an_update_shows_each_change_in_words(differing, capsys):

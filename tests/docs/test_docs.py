@@ -31,7 +31,7 @@ import trio
 import trio.testing
 
 from mcp_trio import Context, Server
-from mcp_trio.cli.main import COMMANDS
+from mcp_trio.cli.commands import COMMANDS
 from mcp_trio.cli.options import Parser
 from mcp_trio.client.errors import RemoteError
 from mcp_trio.testing import connect
@@ -559,7 +559,7 @@ def read_workflow(block: Block, folder: Path) -> None:
         name, *given = shlex.split(words)
         end = given.index("--") if "--" in given else len(given)
         parser = Parser(prog=name)
-        COMMANDS[name].arguments(parser)
+        COMMANDS[name].add_arguments(parser)
         parser.parse_intermixed_args(given[:end])
 
 

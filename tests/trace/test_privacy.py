@@ -166,6 +166,23 @@ def test_sessions_and_credentials_of_http_have_placeholders(tmp_path):
     assert recorder.redactor.replaced == 6
 
 
+def test_session_ids_do_not_make_the_recorder_search_messages():
+    redactor = Redactor()
+    redactor.session("5f2e")
+    line = line_of(0.0, "server", b'{"result": {"text": "5f2e"}}')
+    assert redactor.line(line, 2) is line
+
+
+def test_a_secret_is_found_again_where_nothing_marks_it():
+    redactor = Redactor()
+    _, line = redacted(
+        redactor,
+        {"params": {"password": "swordfish"}},
+        {"result": {"text": "swordfish"}},
+    )
+    assert line.content == {"result": {"text": "redacted-1"}}
+
+
 def test_a_command_is_written_without_its_secrets(tmp_path):
     command = f"API_KEY=hunter2 node server.js --token swordfish --auth {JWT} --x y"
     recorder = Recorder(tmp_path / "a.jsonl", server=command)
