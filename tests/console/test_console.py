@@ -162,7 +162,7 @@ def asking() -> Server:
         return (await ctx.sample("What is it?", max_tokens=5)).text
 
     @server.tool
-    async def look(ctx: Context) -> list[str]:
+    async def look(ctx: Context) -> list[Any]:
         return [root.uri for root in await ctx.roots()]
 
     return server

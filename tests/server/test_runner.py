@@ -74,7 +74,7 @@ class Office:
             await trio.lowlevel.checkpoint()
         raise RuntimeError("no")
 
-    async def remember(self, word: str, waits: int = 0) -> list[str]:
+    async def remember(self, word: str, waits: int = 0) -> list[Any]:
         """What is remembered at first, and after each wait."""
         seen = [SEEN.get()]
         SEEN.set(word)

@@ -8,9 +8,10 @@ import msgspec
 
 from ...auth.principal import NO_SCOPES, as_scopes
 from ...protocol import types as model
-from ...protocol.types import CONTENT_TYPES, Json, Text, ToolResult
+from ...protocol.types import CONTENT_TYPES, Json, StructuredContent, Text, ToolResult
 from ..limits import must_be_limits, read_rate
 from ..request import Request
+from ..schema.encode import encode_value
 from ..schema.signature import AnyFunction, Returned
 from .feature import Feature, listed_description, listed_name
 
@@ -74,29 +75,34 @@ class ServerTool(Feature):
             meta=meta,
         )
 
-    async def run(self, request: Request, raw: bytes) -> str | ToolResult:
-        """Call the tool with encoded arguments.
+    async def run(
+        self, request: Request, raw: bytes
+    ) -> str | StructuredContent | ToolResult:
+        """Call the tool with encoded arguments. Raises InvalidArguments.
 
-        Return the text of a tool that returned plain text, else a ToolResult. Raises
-        InvalidArguments.
+        Return text and structured content by themselves if there is nothing else.
         """
-        value = await self.call(request, self.parameters.decode(raw))
+        value = await self.call(request, self.decode(raw))
         if type(value) is str and self._returned.schema is None:
             return value
-        return self._result(value)
+        return self._short_result(value)
 
-    def _result(self, value: Any) -> ToolResult:
+    def as_result(self, value: Any) -> ToolResult:
         """Return the result for any value that the function returned."""
+        result = self._short_result(value)
+        if isinstance(result, StructuredContent):
+            return result.as_tool_result()
+        return result
+
+    def _short_result(self, value: Any) -> StructuredContent | ToolResult:
         if isinstance(value, ToolResult):
             return self._checked(value)
         if self._returned.schema is None:
             content = _content(value, self._returned.is_content)
             if content is not None:
                 return ToolResult(content)
-        structured = self._returned.check(value)
-        encoded = msgspec.json.encode(structured)
-        text = Text(msgspec.json.format(encoded, indent=0).decode())
-        return ToolResult([text], structured, wrapped=self._is_wrapped(structured))
+        encoded = self._returned.encode(value)
+        return StructuredContent(encoded, self._is_wrapped(encoded))
 
     def _checked(self, result: ToolResult) -> ToolResult:
         """Check the structured content of a ToolResult that the function returned.
@@ -109,17 +115,20 @@ class ServerTool(Feature):
                     f"{self.name} promises structured content and returned none"
                 )
             return result
-        structured = result.structured
-        if not result.is_error:
-            structured = self._returned.check(structured)
+        if result.is_error:
+            encoded = encode_value(result.structured)
+        else:
+            encoded = self._returned.encode(result.structured)
         return msgspec.structs.replace(
-            result, structured=structured, wrapped=self._is_wrapped(structured)
+            result,
+            structured=msgspec.json.decode(encoded),
+            wrapped=self._is_wrapped(encoded),
         )
 
-    def _is_wrapped(self, structured: Any) -> bool:
+    def _is_wrapped(self, encoded: bytes) -> bool:
         """Return whether some revisions need an object around this value."""
         if self._returned.schema is None:
-            return not isinstance(structured, dict)
+            return not encoded.startswith(b"{")
         return not self._returned.is_object
 
 

@@ -25,7 +25,7 @@ class HttpSession(Conversation):
     It becomes a session when it gets an id, with the reply to `initialize`.
     """
 
-    __slots__ = ("_streams", "id", "used")
+    __slots__ = ("_stream_count", "_streams", "id", "used")
     channel: EventStream
 
     def __init__(self, server: Server, stated: Revision | None = None) -> None:
@@ -38,6 +38,7 @@ class HttpSession(Conversation):
         )
         # The streams that can be resumed, by name; the oldest first.
         self._streams: dict[bytes, EventStream] = EMPTY
+        self._stream_count = 0  # how many were ever opened; names are never reused
         self.id = b""  # empty unless it is a session
         self.used = 0.0  # when its last request came
 
@@ -93,13 +94,18 @@ class HttpSession(Conversation):
         ended = [name for name, stream in streams.items() if stream.closed]
         if len(ended) >= HISTORY_STREAMS:
             del streams[ended[0]]
-        # The newest stream is never the one that was just deleted.
-        newest = int(next(reversed(streams), b"-1"))
-        name = b"%d" % (newest + 1)
+        name = b"%d" % self._stream_count
+        self._stream_count += 1
         stream = EventStream(name, primes=self.revision.primes)
         streams[name] = stream
         self._streams = streams
         return stream
+
+    def forget_stream(self, stream: EventStream) -> None:
+        """Let nobody resume a stream any more."""
+        self._streams = {
+            name: other for name, other in self._streams.items() if other is not stream
+        }
 
     def resume(self, last_event: bytes | None) -> tuple[EventStream, int | None]:
         """Return the stream that a `Last-Event-ID` names, and the event's number.

@@ -161,9 +161,11 @@ async def test_metrics_count_by_known_methods_alone() -> None:
         await there.open_session()
         await there.send("GET", "/nowhere")
         lines = (await there.send("GET", "/metrics")).body.decode().splitlines()
-        assert 'mcp_requests_total{method="tools/call",outcome="ok"} 1' in lines
-        assert 'mcp_requests_total{method="tools/call",outcome="error"} 1' in lines
-        assert "mcp_request_seconds_count 3" in lines
+        assert (
+            'mcp_requests_total{method="tools/call",tool="add",outcome="ok"} 1' in lines
+        )
+        assert 'mcp_requests_total{method="tools/call",outcome="refused"} 1' in lines
+        assert 'mcp_request_seconds_count{method="tools/call",tool="add"} 1' in lines
         assert "mcp_sessions 1" in lines
         assert 'mcp_http_refused_total{status="404"} 1' in lines
         assert not any("evil" in line for line in lines)
