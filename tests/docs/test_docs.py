@@ -551,10 +551,9 @@ def read_unit(block: Block, folder: Path) -> None:
 
 
 def read_workflow(block: Block, folder: Path) -> None:
-    """Check that the commands of this program in a workflow are as they should be."""
+    """Check that the commands of this program in a workflow, if any, can be read."""
     assert "\t" not in block.text
     commands = re.findall(r"uvx mcp-trio (.+)", block.text)
-    assert commands
     for words in commands:
         name, *given = shlex.split(words)
         end = given.index("--") if "--" in given else len(given)
