@@ -3,8 +3,8 @@
 import gc
 import signal
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -195,7 +195,8 @@ async def serve(
     gc.set_threshold(*GC_THRESHOLD)  # the process is the server's, as are its signals
     serving = trio.Event()
     stopping = trio.Event()
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    receiver = trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM)
+    with receiver as signals, _without_interrupts(server):
         async with trio.open_nursery() as nursery:
             everything = nursery.cancel_scope
             nursery.start_soon(_stop_on_signal, signals, serving, stopping, everything)
@@ -208,6 +209,17 @@ async def serve(
         if not serving.is_set():
             # A signal arrived before. That is an orderly end, not a failure to start.
             task_status.started([])
+
+
+@contextmanager
+def _without_interrupts(server: app.Server[Any]) -> Iterator[None]:
+    """Let a KeyboardInterrupt of a tool fail its call; Ctrl-C is a signal here."""
+    before = server.stops
+    server.stops = (trio.Cancelled,)
+    try:
+        yield
+    finally:
+        server.stops = before
 
 
 async def _stop_on_signal(

@@ -124,7 +124,7 @@ def _configure(server: Server, options: argparse.Namespace) -> None:
     if options.grace is not None:
         server.grace = options.grace
     limits = {}
-    for name in ("timeout", "rate", "max_in_flight", "max_result"):
+    for name in ("timeout", "rate", "max_in_flight", "max_result", "threads"):
         value = getattr(options, name)
         if value is not None:
             limits[name] = value

@@ -45,6 +45,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 MiddlewareT = TypeVar("MiddlewareT", bound="Middleware")
 
+# Bytes of the secret that signs what clients carry. A shorter one could be guessed from
+# what it has signed.
+SHORTEST_SECRET = 32
+
 # The note on an exception that the lifespan raised, not the program inside it.
 LIFESPAN_FAILED = "raised by the server's lifespan"
 
@@ -63,6 +67,9 @@ class Server(Generic[StateT]):
     completers: dict[str, dict[str, Completer]]
     # Called with every message of the conversations that begin from now on.
     on_message: MessageObserver | None
+    # Exceptions that stop a request from outside, and are passed on. While `serve`
+    # receives Ctrl-C as a signal, a KeyboardInterrupt is a failure like any other.
+    stops: tuple[type[BaseException], ...] = (trio.Cancelled, KeyboardInterrupt)
 
     def __init__(
         self,
@@ -146,6 +153,8 @@ class Server(Generic[StateT]):
         """Apply these limits from now on, and forget what clients have used so far."""
         self.environment.limits = limits
         self.limiter = Limiter(limits)
+        if self.environment.worker_threads is not None:
+            self.environment.worker_threads.most = limits.threads
 
     @property
     def limits(self) -> Limits:
@@ -587,7 +596,7 @@ class Server(Generic[StateT]):
             async with self._lifespan() as value:
                 self.environment.lifespan_value = value
                 self.subscriptions.token = trio.lowlevel.current_trio_token()
-                threads = WorkerThreads(self.limits.max_in_flight)
+                threads = WorkerThreads(self.limits.threads)
                 self.environment.worker_threads = threads
                 yield
                 self.subscriptions.token = None
@@ -674,6 +683,21 @@ def _with_timeout(limits: Limits, timeout: float | None) -> Limits:
 
 
 def _signing_secret(secret: str | bytes | None) -> bytes:
-    """Return the secret that was given, or the environment's, or a new one."""
-    chosen = secret or os.environ.get("MCP_TRIO_SECRET") or secrets.token_bytes(32)
-    return chosen.encode() if isinstance(chosen, str) else chosen
+    """Return the secret that was given, or the environment's, or a new one.
+
+    Raises ValueError if it is so short that it could be guessed.
+    """
+    given = secret
+    where = "Server(secret)"
+    if given is None:
+        given = os.environ.get("MCP_TRIO_SECRET") or None
+        where = "MCP_TRIO_SECRET"
+    if given is None:
+        return secrets.token_bytes(SHORTEST_SECRET)
+    encoded = given.encode() if isinstance(given, str) else given
+    if len(encoded) < SHORTEST_SECRET:
+        raise ValueError(
+            f"{where}: expected at least {SHORTEST_SECRET} bytes, got {len(encoded)}; "
+            'make one: python -c "import secrets; print(secrets.token_urlsafe())"'
+        )
+    return encoded

@@ -351,11 +351,15 @@ class ClientRequests:
 def _digest(request: Request) -> str:
     """Return a digest that distinguishes this request from others.
 
-    It covers the principal, the method, and the tool, prompt or resource with its
-    arguments.
+    It covers the server, the revision, the principal, the method, and the tool, prompt
+    or resource with its arguments. So a state that one server has signed is of no use
+    at another server with the same secret.
     """
     about: Json = json.decode(request.call.raw)
+    revision = request.call.revision
     parts = [
+        revision.server.name,
+        revision.name,
         _principal_name(request.principal),
         request.call.method,
         about.get("name"),

@@ -25,9 +25,6 @@ from .truncate import truncate_text
 
 log = logging.getLogger("mcp_trio")
 
-# Exceptions that stop a request from outside, and are passed on.
-STOPS = (trio.Cancelled, KeyboardInterrupt)
-
 
 async def execute(server: Server, request: Request) -> bytes:
     """Carry out a request. Any failure in it becomes its reply, and goes no further."""
@@ -44,7 +41,7 @@ async def execute(server: Server, request: Request) -> bytes:
         if result is None:
             result = jsonrpc.encode(call.revision.result({}))
         return jsonrpc.encode_result(call.id, result)
-    except STOPS as stop:
+    except server.stops as stop:
         if _is_stale(stop):
             return _reply_to_failure(server, request, stop)
         request.outcome = "cancelled"
@@ -115,7 +112,7 @@ def _reply_to_group(
 
     Raises what stops the request from outside, if the group has that.
     """
-    stop_group, failures = group.split(STOPS)
+    stop_group, failures = group.split(server.stops)
     if stop_group is None:
         return _reply_to_failure(server, request, group)
     if failures is not None:

@@ -95,9 +95,11 @@ async def call_tool(server: Server, request: Request) -> bytes:
         result = await tool.run(request, params.arguments)
     most = tool.max_result or request.environment.limits.max_result
     if isinstance(result, str):
-        encoded = revision.encode_text(result)
-        if len(encoded) <= most:
-            return encoded
+        # A character takes at least a byte, so what is too long is not encoded.
+        if len(result) <= most:
+            encoded = revision.encode_text(result)
+            if len(encoded) <= most:
+                return encoded
         result = ToolResult([Text(result)])
     elif isinstance(result, StructuredContent):
         encoded = revision.encode_structured(result)

@@ -93,12 +93,13 @@ async def call_with_middleware(
 ) -> ToolResult:
     """Call a tool within the middleware, the first one outermost."""
     checked: ToolResult | None = None
+    most = tool.largest_result(request)
 
     async def innermost(call: MiddlewareCall) -> ToolResult:
         nonlocal checked
         value = await tool.run(request, call.encoded_arguments())
         if isinstance(value, str):
-            checked = tool.as_result(value)
+            checked = tool.as_result(value, most)
         elif isinstance(value, StructuredContent):
             checked = value.as_tool_result()
         else:
@@ -109,7 +110,7 @@ async def call_with_middleware(
     call = MiddlewareCall("tools/call", tool.name, request, params.arguments)
     result = await _run(stack, call, innermost)
     # What the middleware made itself has to fit the tool's output schema too.
-    return checked if result is checked else tool.as_result(result)
+    return checked if result is checked else tool.as_result(result, most)
 
 
 async def read_with_middleware(

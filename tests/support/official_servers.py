@@ -1,15 +1,12 @@
 """Servers that nobody here wrote, installed once from the package registries.
 
-They are kept in the folder that `MCP_TRIO_CACHE` names, else in `mcp_trio` in the
-user's cache folder.
+They are kept where the clients of tests/clients are.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from tests.clients.install import HERE as CLIENTS
@@ -33,7 +30,7 @@ def npm_server(package: str) -> str:
         options = ["--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
         install([npm, "install", "--prefix", str(folder), *options, package])
 
-    modules = _cached("npm", package.encode(), make) / "node_modules"
+    modules = cached("official-npm", make, [package.encode()]) / "node_modules"
     name = package.split("/")[1].split("@")[0]
     return str(modules / ".bin" / f"mcp-{name}")
 
@@ -51,7 +48,7 @@ def go_server() -> str:
         install([go, "build", "-o", "server", "."], folder)
 
     contents = b"\0".join(source.read_bytes() for source in sources)
-    return str(_cached("go", contents, make) / "server")
+    return str(cached("official-go", make, [contents]) / "server")
 
 
 def python_sdk() -> str:
@@ -63,17 +60,4 @@ def python_sdk() -> str:
         install([*pip, PYTHON_SDK])
 
     key = f"{PYTHON_SDK} {sys.version}".encode()
-    return str(interpreter(_cached("python", key, make)))
-
-
-def _cached(name: str, key: bytes, make: Callable[[Path], None]) -> Path:
-    """Return the folder that `make` has filled, now or before."""
-    return cached(name, make, [key], _cache_root())
-
-
-def _cache_root() -> Path:
-    chosen = os.environ.get("MCP_TRIO_CACHE")
-    if chosen:
-        return Path(chosen).resolve()
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(caches) / "mcp_trio"
+    return str(interpreter(cached("official-python", make, [key])))

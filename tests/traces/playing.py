@@ -46,7 +46,7 @@ OPENING = [revision.name for revision in REVISIONS if revision.opens]
 MODERN = [revision.name for revision in REVISIONS if not revision.opens]
 LATEST, NEWEST = OPENING[-1], ALL[-1]
 TABLES = {revision.name: revision for revision in REVISIONS}
-SECRET = b"the secret of the traces"
+SECRET = b"the secret of the traces, which is no secret"
 # A moment far ahead, so that what clients carry between two calls does not expire in the file.
 NOW = 4_000_000_000.0
 STEP = 0.001
@@ -355,7 +355,7 @@ def nothing_by_chance() -> Iterator[None]:
         yield
 
 
-def fresh(spec: str) -> Server:
+def fresh(spec: str) -> Any:
     """A server of its own, which a scenario may change; the demo does not change."""
     with patch.object(sys, "path", [*sys.path]):
         server = load(spec if spec == DEMO else str(ROOT / spec))

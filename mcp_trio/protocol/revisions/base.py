@@ -13,10 +13,10 @@ because results carry the server's name.
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, get_args
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Raw, Struct
 
 from .. import errors, types
-from ..jsonrpc import encode, encode_notification
+from ..jsonrpc import encode, encode_notification, encode_text
 from ..params import LogLevel
 from ..sanitize import SHORT, strip_controls
 from ..types import Json
@@ -198,7 +198,7 @@ class Revision:
         if result.is_error:
             shaped["isError"] = True
         structured = result.structured
-        is_object = isinstance(structured, dict) and not result.wrapped
+        is_object = isinstance(structured, dict | Raw) and not result.wrapped
         if self.wraps and not is_object:
             structured = {"result": structured}
         shaped["structuredContent"] = structured
@@ -258,7 +258,7 @@ class Revision:
         # Most texts are short and printable; they need no call.
         if len(text) >= SHORT or not text.isprintable():
             text = strip_controls(text)
-        return b"%b%b%b" % (self._before_text, encode(text), self._after_text)
+        return b"%b%b%b" % (self._before_text, encode_text(text), self._after_text)
 
     def encode_structured(self, result: types.StructuredContent) -> bytes:
         """Encode the result of a tool that is structured content alone.

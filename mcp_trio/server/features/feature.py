@@ -8,15 +8,15 @@ from typing import Any
 import trio
 
 from ...auth.principal import NO_SCOPES
-from ...protocol.errors import InvalidArguments
+from ...protocol.errors import InvalidParams
 from ...protocol.types import Json, Model
+from ..accounts import account_of
 from ..context import Context
 from ..exceptions import TimedOut
 from ..request import Request
 from ..schema import docstrings
 from ..schema.signature import AnyFunction, Parameters, innermost, peeled
 from ..schema.strings import StringParameters
-from ..worker_threads import WorkerThreads
 
 
 class Feature:
@@ -63,13 +63,13 @@ class Feature:
         self._is_async = _is_async(function)
 
     def decode(self, raw: bytes) -> dict[str, Any]:
-        """Return the keyword arguments in encoded ones. Raises InvalidArguments.
+        """Return the keyword arguments in encoded ones. Raises InvalidParams.
 
         Null counts as no arguments, because clients in Go write an absent map so.
         """
         try:
             return self.parameters.decode(raw)
-        except InvalidArguments:
+        except InvalidParams:
             # Only now, because few clients send it.
             if bytes(raw) != b"null":
                 raise
@@ -88,18 +88,18 @@ class Feature:
         if self._is_async:
             running = self.parameters.call(**arguments)
         else:
-            threads = request.environment.worker_threads
-            running = self._run_in_thread(threads, arguments)
+            running = self._run_in_thread(request, arguments)
         timeout = self.timeout or request.environment.limits.timeout
         if timeout is None:
             return running
         return self._run_within(timeout, running)
 
-    async def _run_in_thread(
-        self, threads: WorkerThreads | None, arguments: dict[str, Any]
-    ) -> Any:
+    async def _run_in_thread(self, request: Request, arguments: dict[str, Any]) -> Any:
+        threads = request.environment.worker_threads
         assert threads is not None  # the server runs
-        value = await threads.run(partial(self.parameters.call, **arguments))
+        account = account_of(request.conversation, request.principal)
+        call = partial(self.parameters.call, **arguments)
+        value = await threads.run(call, account, self.label)
         if inspect.isawaitable(value):
             return await value
         return value

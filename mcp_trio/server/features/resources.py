@@ -11,6 +11,7 @@ from ...protocol.types import Json, TextContents
 from ..request import Request
 from ..schema.encode import encode_value
 from ..schema.signature import AnyFunction
+from ..truncate import too_large
 from .feature import Feature, listed_description, listed_name
 from .uri_template import UriTemplate
 
@@ -87,6 +88,9 @@ class ServerResource(Feature):
         """Return the contents of the resource with this URI."""
         variables = encode(self.template.match(uri))
         value = await self.call(request, self.parameters.decode(variables))
+        most = request.environment.limits.max_result
+        if isinstance(value, bytes | bytearray | memoryview) and len(value) > most:
+            raise too_large(f"resource {uri}", len(value), most)
         return self.as_contents(uri, value)
 
     def as_contents(self, uri: str, value: Any) -> list[Contents]:

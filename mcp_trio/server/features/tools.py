@@ -13,6 +13,7 @@ from ..limits import must_be_limits, read_rate
 from ..request import Request
 from ..schema.encode import encode_value
 from ..schema.signature import AnyFunction, Returned
+from ..truncate import too_large
 from .feature import Feature, listed_description, listed_name
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -85,26 +86,35 @@ class ServerTool(Feature):
         value = await self.call(request, self.decode(raw))
         if type(value) is str and self._returned.schema is None:
             return value
-        return self._short_result(value)
+        return self._short_result(value, self.largest_result(request))
 
-    def as_result(self, value: Any) -> ToolResult:
-        """Return the result for any value that the function returned."""
-        result = self._short_result(value)
+    def largest_result(self, request: Request) -> int:
+        """Return how many bytes a result may have."""
+        return self.max_result or request.environment.limits.max_result
+
+    def as_result(self, value: Any, most: int) -> ToolResult:
+        """Return the result for any value that the function returned.
+
+        Raises ToolError if its structured content is larger than `most` bytes.
+        """
+        result = self._short_result(value, most)
         if isinstance(result, StructuredContent):
             return result.as_tool_result()
         return result
 
-    def _short_result(self, value: Any) -> StructuredContent | ToolResult:
+    def _short_result(self, value: Any, most: int) -> StructuredContent | ToolResult:
         if isinstance(value, ToolResult):
-            return self._checked(value)
+            return self._checked(value, most)
         if self._returned.schema is None:
             content = _content(value, self._returned.is_content)
             if content is not None:
                 return ToolResult(content)
         encoded = self._returned.encode(value)
+        if len(encoded) > most:
+            raise too_large(self.label, len(encoded), most)
         return StructuredContent(encoded, self._is_wrapped(encoded))
 
-    def _checked(self, result: ToolResult) -> ToolResult:
+    def _checked(self, result: ToolResult, most: int) -> ToolResult:
         """Check the structured content of a ToolResult that the function returned.
 
         An error does not need any, and may have any.
@@ -119,6 +129,8 @@ class ServerTool(Feature):
             encoded = encode_value(result.structured)
         else:
             encoded = self._returned.encode(result.structured)
+        if len(encoded) > most:
+            raise too_large(self.label, len(encoded), most)
         return msgspec.structs.replace(
             result,
             structured=msgspec.json.decode(encoded),

@@ -9,12 +9,12 @@ from ...protocol import jsonrpc
 
 
 def encode_value(value: Any) -> bytes:
-    """Encode a value as JSON. pydantic's models may be anywhere in it.
+    """Encode a value as JSON on one line. pydantic's models may be anywhere in it.
 
     Raises TypeError or ValueError if a part of it has no JSON form.
     """
     try:
-        return _encode(value)
+        return jsonrpc.on_one_line(_encode(value))
     except UnicodeEncodeError:
         # It has lone surrogates, which only `jsonrpc.encode` replaces.
         return jsonrpc.encode(msgspec.to_builtins(value, enc_hook=_encode_model))

@@ -7,7 +7,7 @@ from msgspec import convert, json
 
 from .annotations import located
 from .contents import is_pydantic
-from .decode import normalize_integers
+from .decode import with_whole_numbers
 from .generate import JSONSchema, filled, schema_of
 
 if TYPE_CHECKING:
@@ -60,9 +60,8 @@ def decode_form(form: type[Any], content: Any) -> Any:
     encoded = json.encode(content)
     try:
         return decode(encoded)
-    except ValueError:
-        # Perhaps a number such as 1.0 is meant as an integer.
-        return decode(normalize_integers(encoded))
+    except ValueError as error:
+        return decode(with_whole_numbers(encoded, error))
 
 
 def _schema(form: type[Any]) -> JSONSchema:

@@ -43,9 +43,9 @@ class Bearers:
             return None
         if given[:6].lower() == b"bearer":
             problem = "Authorization: the token is malformed"
-            return self._refused(head, Denied(401, "invalid_token", problem))
+            return self.refuse(head, Denied(401, "invalid_token", problem))
         problem = "Authorization: expected Bearer TOKEN"
-        return self._refused(head, Denied(401, "", problem))
+        return self.refuse(head, Denied(401, "", problem))
 
     async def identify(self, head: Head) -> Reply | None:
         """Find out who sends a request. Returns the refusal of a token."""
@@ -53,9 +53,9 @@ class Bearers:
         if access is None or head.route in OPEN:
             return None
         try:
-            head.principal = await access.find(head.token)
+            head.principal = await access.find(head.token, head.peer)
         except Denied as denied:
-            return self._refused(head, denied)
+            return self.refuse(head, denied)
         return None
 
     def metadata(self, head: Head) -> Reply:
@@ -68,7 +68,7 @@ class Bearers:
         document = metadata_document(self._resource(head), servers, scopes)
         return Reply(200, encode(document), JSON)
 
-    def _refused(self, head: Head, denied: Denied) -> Reply:
+    def refuse(self, head: Head, denied: Denied) -> Reply:
         """Tell a client why it is refused, and where it learns how to get a token."""
         if denied.status not in (401, 403):
             return refusal(denied.status, str(denied))

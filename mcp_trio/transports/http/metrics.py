@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct, field
 
 from ...server.request import Outcome, Request
+from ...server.worker_threads import WorkerThreads
 
 # Upper bounds of the histogram's buckets, in seconds.
 BOUNDS = (
@@ -114,6 +115,21 @@ class Metrics:
             lines.append(f"{name}_sum{text} {series.seconds}")
             lines.append(f"{name}_count{text} {total}")
         return lines
+
+
+def thread_gauges(threads: WorkerThreads) -> list[Gauge]:
+    """Return what the worker threads do now."""
+    states = {
+        labels(state="busy"): threads.busy,
+        labels(state="abandoned"): threads.abandoned,
+    }
+    most = {"": threads.most}
+    waiting = {"": threads.waiting}
+    return [
+        Gauge("mcp_worker_threads", "Worker threads that run a call.", states),
+        Gauge("mcp_worker_threads_limit", "Worker threads that there may be.", most),
+        Gauge("mcp_worker_threads_waiting", "Calls that wait for a thread.", waiting),
+    ]
 
 
 def labels(**values: str) -> str:

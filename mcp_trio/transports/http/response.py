@@ -3,6 +3,7 @@
 import trio
 from msgspec import Struct
 
+from ...auth.principal import Principal
 from ...server.request import Request
 from .event_stream import EventStream
 from .messages import JSON, Headers, Reply, refusal, reply
@@ -22,6 +23,8 @@ class PostResponse(Struct, eq=False):
     accepted: Accepted
     sessions: Sessions
     headers: Headers = {}  # the headers of the POST
+    # The principal of this POST. A later one may come with a token of other scopes.
+    principal: Principal | None = None
     reply: Reply | None = None
     _stream: EventStream | None = None
     _decided: trio.Event | None = None  # set when it is known to be a reply or a stream
@@ -126,7 +129,7 @@ class PostResponse(Struct, eq=False):
         """Return the stream. From now on the response is one."""
         if self._stream is None:
             if self.is_in_session:
-                self._stream = self.conversation.open_stream()
+                self._stream = self.conversation.open_stream(self.principal)
             else:
                 self._stream = EventStream()
             if self._decided is not None:

@@ -10,6 +10,7 @@ from math import ceil
 import msgspec
 import trio
 
+from ...auth.access import Denied
 from ...protocol.errors import HeaderMismatch, UnsupportedVersion
 from ...protocol.mirrored_headers import Mirror, mirrors
 from ...protocol.revisions import Revision
@@ -31,7 +32,7 @@ from .messages import (
     refusal,
     reply,
 )
-from .metrics import Gauge, Metrics
+from .metrics import Gauge, Metrics, thread_gauges
 from .response import PostResponse
 from .rules import (
     HEALTH,
@@ -178,10 +179,12 @@ class Service:
         """Return what the service holds now."""
         in_flight = {"": self.server.limiter.total}
         sessions = {"": len(self.sessions)}
-        return [
+        gauges = [
             Gauge("mcp_requests_in_flight", "Requests that are waiting.", in_flight),
             Gauge("mcp_sessions", "HTTP sessions that are open.", sessions),
         ]
+        threads = self.server.environment.worker_threads
+        return gauges if threads is None else gauges + thread_gauges(threads)
 
     def _post(self, head: Head, body: bytes) -> Reply | Exchange:
         """Answer a POST to the MCP endpoint, and show it to the message observer."""
@@ -239,7 +242,9 @@ class Service:
             raise Refused(_session_missing(head))
         if type(event) is Call or (isinstance(event, Batch) and event.asks):
             takes = accepted(head.headers)
-            response = PostResponse(conversation, takes, self.sessions, head.headers)
+            response = PostResponse(
+                conversation, takes, self.sessions, head.headers, head.principal
+            )
             exchange = Exchange(self._state, conversation, response, head.token)
             return exchange.begin(event) or exchange
         if isinstance(event, Answer) and revision is not None:
@@ -311,7 +316,10 @@ class Service:
         if head.method == b"DELETE":
             self.sessions.end(session)
             return Reply(204)
-        stream, after = session.resume(head.headers.get(LAST_EVENT))
+        try:
+            stream, after = session.resume(head.headers.get(LAST_EVENT))
+        except Denied as denied:
+            raise Refused(self.bearers.refuse(head, denied)) from None
         return Feed(
             stream,
             self.metrics,

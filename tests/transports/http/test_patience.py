@@ -9,6 +9,7 @@ import pytest
 import trio
 import trio.testing
 
+from mcp_trio import Limits
 from mcp_trio.transports.http.connection import PATIENCE
 from mcp_trio.transports.http.parser import BODY, HEAD, IDLE
 from mcp_trio.transports.http.server import TICK
@@ -145,6 +146,7 @@ async def test_a_request_in_the_last_minute_is_answered_and_the_connection_goes_
 
 async def test_a_reply_that_is_being_read_when_the_server_stops_is_complete() -> None:
     async with site(make_server(grace=60)) as there, there.wire() as wire:
+        there.server.use_limits(Limits(max_result=2**25))
         there.server.add_tool(lambda: "x" * 2**24, name="huge")
         await wire.send(call("huge"))
         await wire.head()
