@@ -201,7 +201,7 @@ def _read_any_block(given: object, place: str) -> Any:  # noqa: ANN401
     return _build(_BLOCKS[kind], fields, place)
 
 
-def _build(cls: type[Any], fields: Mapping[str, Any], place: str) -> Any:  # noqa: ANN401
+def _build(cls: type[Any], fields: Mapping[str, Any], place: str) -> Any:  # noqa: ANN401 (an instance of cls)
     """Return a model of the protocol's, given its fields by their names in JSON."""
     names = _names(cls)
     values = {}
