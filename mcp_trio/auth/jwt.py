@@ -115,7 +115,7 @@ def _import_pyjwt() -> ModuleType:
         pyjwt.get_algorithm_by_name("RS256")
     except (ImportError, NotImplementedError):
         raise ImportError(
-            "JSON Web Tokens take more libraries: pip install 'mcp_trio[jwt]'"
+            "JSON Web Tokens need: pip install 'mcp_trio[jwt]'"
         ) from None
     return pyjwt
 

@@ -240,7 +240,7 @@ def test_a_missing_library_is_told_with_the_remedy() -> None:
     )
     assert (
         done.stdout
-        == "JSON Web Tokens take more libraries: pip install 'mcp_trio[jwt]'\n"
+        == "JSON Web Tokens need: pip install 'mcp_trio[jwt]'\n"
     )
 
 
