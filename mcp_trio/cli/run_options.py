@@ -65,6 +65,7 @@ def _switch(text: str) -> bool:
 SWITCHES = {
     "stdio": "serve on standard input and output (the default)",
     "log_arguments": "include the arguments of calls in the log",
+    "otel": "report requests and sessions to OpenTelemetry",
     "cors": "allow pages of every origin to call the server, for development",
     "reload": (
         "reload the SPEC when a file changes; the lifespan and the options of "

@@ -17,7 +17,7 @@ from ..send_queue import QueuedWire, SendQueue
 from . import sse
 from .event_stream import EventStream
 from .feed import Feed
-from .messages import Head, Reply, refusal
+from .messages import Head, Headers, Reply, refusal
 from .metrics import Metrics
 
 
@@ -28,6 +28,7 @@ class LegacyFeed(Feed, kw_only=True):
     feeds: "dict[bytes, LegacyFeed]"  # the feed adds itself while it is open
     inbox: SendQueue
     address: str
+    request_headers: Headers
 
     @asynccontextmanager
     async def open(self, nursery: trio.Nursery) -> AsyncIterator[None]:
@@ -46,7 +47,7 @@ class LegacyFeed(Feed, kw_only=True):
     async def _converse(self) -> None:
         await serve_conversation(
             self.server,
-            QueuedWire(self.inbox, self.stream),
+            QueuedWire(self.inbox, self.stream, self.request_headers),
             self.principal,
             transport="sse",
             address=self.address,
@@ -75,6 +76,7 @@ class LegacySse:
             feeds=self._feeds,
             inbox=SendQueue(),
             address=head.peer,
+            request_headers=head.headers,
         )
 
     def post(self, head: Head, body: bytes) -> Reply:
