@@ -178,6 +178,7 @@ def _serve_options(options: argparse.Namespace) -> dict[str, Any]:
         "cors": options.cors,
         "allowed_hosts": options.allowed_host,
         "allowed_origins": options.allowed_origin,
+        "public_url": options.public_url,
         "tls": _tls_files(options.tls_cert, options.tls_key),
     }
     return {name: value for name, value in given.items() if value}

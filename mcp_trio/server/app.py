@@ -67,6 +67,10 @@ class Server(Generic[StateT]):
     completers: dict[str, dict[str, Completer]]
     # Called with every message of the conversations that begin from now on.
     on_message: MessageObserver | None
+    # Told when each request begins and ends. None of them costs nothing.
+    request_observers: tuple[RequestObserver, ...] = ()
+    # Told when each session ends.
+    session_observers: tuple[SessionObserver, ...] = ()
     # Exceptions that stop a request from outside, and are passed on. While `serve`
     # receives Ctrl-C as a signal, a KeyboardInterrupt is a failure like any other.
     stops: tuple[type[BaseException], ...] = (trio.Cancelled, KeyboardInterrupt)
@@ -116,9 +120,6 @@ class Server(Generic[StateT]):
         self.telemetry = telemetry
         # The first one is outermost. None of them costs nothing.
         self.middleware_stack: tuple[Middleware, ...] = ()
-        # Told when each request begins and ends. None of them costs nothing.
-        self.request_observers: tuple[RequestObserver, ...] = ()
-        self.session_observers: tuple[SessionObserver, ...] = ()
         self.access = access if isinstance(access, Access | None) else Access(access)
         self._lifespan: Callable[[], AbstractAsyncContextManager[Any]] = nullcontext
         if lifespan is not None:

@@ -256,16 +256,18 @@ async def test_a_websocket_has_the_headers_and_the_parent_of_its_handshake() -> 
     server = with_tenant(make_server())
     upgrade = partial(serve_websocket, server, stopping=trio.Event())
     with collecting(server) as collected:
-        async with site(server, upgrade) as there:
-            async with open_websocket_url(
+        async with (
+            site(server, upgrade) as there,
+            open_websocket_url(
                 f"ws://127.0.0.1:{there.port}/mcp",
                 extra_headers=[
                     (name.encode(), value.encode())
                     for name, value in CONNECTION_HEADERS.items()
                 ],
-            ) as connection:
-                await connection.send_message(json.dumps(CALL))
-                assert "blue" in str(await connection.get_message())
+            ) as connection,
+        ):
+            await connection.send_message(json.dumps(CALL))
+            assert "blue" in str(await connection.get_message())
     assert_parent(collected.spans["tools/call tenant"])
 
 
