@@ -52,6 +52,12 @@ class Server(app.Server[StateT]):
     yielded value.
     """
 
+    def use_tasks(self) -> None:
+        """Declare the tasks extension, with its defaults."""
+        from .extensions.tasks import Tasks
+
+        self.add_extension(Tasks())
+
     async def serve(
         self,
         *,
@@ -177,7 +183,9 @@ async def serve(
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with trio.open_nursery() as nursery:
             everything = nursery.cancel_scope
-            nursery.start_soon(_stop_on_signal, signals, serving, stopping, everything)
+            nursery.start_soon(
+                _stop_on_signal, server, signals, serving, stopping, everything
+            )
             async with server.running():
                 serving.set()
                 await _run_transports(server, places, stopping, task_status)
@@ -190,6 +198,7 @@ async def serve(
 
 
 async def _stop_on_signal(
+    server: app.Server[Any],
     signals: AsyncIterator[int],
     serving: trio.Event,
     stopping: trio.Event,
@@ -201,11 +210,21 @@ async def _stop_on_signal(
     that has its default action, which ends the process even if a tool or a lifespan
     does not let itself be cancelled.
     """
-    async for number in signals:
-        if stopping.is_set() or not serving.is_set():
-            everything.cancel()
-            signal.signal(number, signal.SIG_DFL)
-        stopping.set()
+    is_settling = False
+    async with trio.open_nursery() as nursery:
+        async for number in signals:
+            if is_settling or not serving.is_set():
+                everything.cancel()
+                signal.signal(number, signal.SIG_DFL)
+            is_settling = True
+            nursery.start_soon(_settle, server, stopping)
+
+
+async def _settle(server: app.Server[Any], stopping: trio.Event) -> None:
+    """Let work in the background end while clients can still ask for it, then stop."""
+    if server.extensions is not None:
+        await server.extensions.settle(server.grace)
+    stopping.set()
 
 
 async def _run_transports(

@@ -26,6 +26,8 @@ NEWEST = REVISIONS[-1].name
 OPENS = {revision.name: revision.opens for revision in REVISIONS}
 INFO = {"name": "mcp_trio client", "version": "1"}
 
+# Called with each state of a task, as the server shows it.
+OnTask = Callable[[Json], None]
 # Answers a question from the server: takes a method and its params, returns a result.
 AnswerCallback = Callable[[str, Json], Awaitable[Json]]
 
@@ -148,7 +150,7 @@ class Client:
         self.revision = self.server["protocolVersion"]
         self.notify("notifications/initialized")
 
-    def send(self, message: Any) -> None:
+    def send(self, message: object) -> None:
         """Send any JSON value as a message."""
         self._wire.send(jsonrpc.encode(message))
 
@@ -233,7 +235,9 @@ class Client:
         """Return the params to add when the request is sent again with answers."""
         responses: Json = {}
         for key, question in result.get("inputRequests", {}).items():
-            responses[key] = await self._ask(question["method"], question["params"])
+            responses[key] = await self.answer_question(
+                question["method"], question["params"]
+            )
         params: Json = {"inputResponses": responses}
         if "requestState" in result:
             params["requestState"] = result["requestState"]
@@ -244,12 +248,13 @@ class Client:
         reply: Json = {"jsonrpc": "2.0", "id": question["id"]}
         try:
             params = question.get("params", {})
-            reply["result"] = await self._ask(question["method"], params)
+            reply["result"] = await self.answer_question(question["method"], params)
         except RemoteError as error:
             reply["error"] = {"code": error.code, "message": error.message}
         self.send(reply)
 
-    async def _ask(self, method: str, params: Json) -> Json:
+    async def answer_question(self, method: str, params: Json) -> Json:
+        """Return the answer to a question of the server's. Raises RemoteError."""
         if method == "ping":
             return {}
         if self._answer is None:
@@ -303,10 +308,25 @@ class Client:
         arguments: Mapping[str, Any] | None = None,
         *,
         meta: Json | None = None,
+        on_task: OnTask | None = None,
     ) -> Result:
-        """Call a tool. Its result may say that it failed: see `Result.is_error`."""
+        """Call a tool. Its result may say that it failed: see `Result.is_error`.
+
+        If the server makes a task of the call, wait for the task and return its result.
+        The server does so only if the client declares the extension in its
+        `capabilities`, as `{"extensions": {TASKS: {}}}`. `on_task` is called with each
+        state of the task.
+
+        If this is cancelled, so is the task. Raises RemoteError if the task fails, and
+        TaskCancelled if it is cancelled by somebody else.
+        """
         params = {"name": name, "arguments": dict(arguments or {})}
-        return await self.request("tools/call", params, meta=meta)
+        result = await self.request("tools/call", params, meta=meta)
+        if result.get("resultType") != "task":
+            return result
+        from .tasks import follow
+
+        return Result(await follow(self, result, on_task))
 
     async def read_resource(self, uri: str) -> list[Json]:
         """Return the contents of a resource."""

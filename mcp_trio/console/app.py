@@ -257,7 +257,7 @@ def _announce(url: str, host: str) -> None:
     print(f"Console: {url}", file=sys.stderr, flush=True)
     if not is_loopback(host):
         warning = (
-            f"Console: others can come to {host} too, "
-            "and with the token use this server"
+            f"Console: other machines can reach {host} too, "
+            "and use this server with the token"
         )
         print(warning, file=sys.stderr)

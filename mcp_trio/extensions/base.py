@@ -14,8 +14,9 @@ An extension is a subclass that names itself and decorates its methods:
 
     server = Server("clock", extensions=[Clock()])
 
-The server advertises it, checks that the client has declared it, and decodes the params.
-Other methods of `Extension` are hooks: a subclass overrides those that it needs.
+The server advertises it, checks that the client has declared it, and decodes the
+params. Other methods of `Extension` are hooks: a subclass overrides those that it
+needs.
 """
 
 import re
@@ -48,7 +49,8 @@ from ..server.request import Request
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 
-# A prefix of labels with dots between them, a slash, and a name, as for keys of `_meta`.
+# A prefix of labels with dots between them, a slash, and a name, as for keys of
+# `_meta`.
 _LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _IDENTIFIER = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/{_NAME}")
@@ -57,6 +59,10 @@ _IDENTIFIER = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/{_NAME}")
 _OF_REVISIONS = frozenset().union(
     *(revision.requests | revision.tells for revision in REVISIONS)
 )
+
+
+# The attribute of a function that the decorator `method` sets.
+_MARK = "__mcp_method__"
 
 
 class _Declared(Struct):
@@ -71,14 +77,15 @@ def method(name: str, *, named_by: str | None = None) -> Callable[[F], F]:
 
     `name` is the method on the wire, such as "clock/now". The function is async. It
     takes the params, a subclass of `Params`, and an `ExtensionContext`. It returns the
-    result: a Struct or a dictionary, or None for an empty result.
+    result: a Struct or a dictionary, or None for an empty result. A result that is
+    larger than `Limits.max_result` is an error, unless it is encoded already.
 
-    `named_by` is the parameter that HTTP clients repeat in the header `Mcp-Name`, by its
-    name on the wire.
+    `named_by` is the parameter that HTTP clients repeat in the header `Mcp-Name`, by
+    its name on the wire.
     """
 
     def register(function: F) -> F:
-        function.__mcp_method__ = _Declared(name, named_by)  # type: ignore[attr-defined]
+        setattr(function, _MARK, _Declared(name, named_by))
         return function
 
     return register
@@ -87,22 +94,26 @@ def method(name: str, *, named_by: str | None = None) -> Callable[[F], F]:
 class ExtensionContext(Context[Any]):
     """What a method of an extension sees of its request.
 
-    `settings` are the client's settings for the extension.
+    `protocol_revision` is what `Extension.encode_result` takes.
     """
 
-    settings: Json
+    protocol_revision: Revision
 
-    def __init__(
-        self, request: Request, settings: Json, notifications: frozenset[str]
-    ) -> None:
+    def __init__(self, request: Request, extension: "Extension") -> None:
         super().__init__(request)
-        self.settings = settings
-        self._notifications = notifications
+        self.protocol_revision = request.call.revision
+        self._extension = extension
+
+    @property
+    def settings(self) -> Json:
+        """The client's settings for the extension."""
+        return self._extension.declared(self._request) or {}
 
     async def notify(self, method: str, params: Json | Struct | None = None) -> None:
         """Send the client a notification of the extension, before the result."""
-        if method not in self._notifications:
-            known = ", ".join(sorted(self._notifications)) or "none"
+        declared = self._extension.notifications
+        if method not in declared:
+            known = ", ".join(sorted(declared)) or "none"
             raise ValueError(
                 f"notification {method!r}: the extension declares {known}; add it to "
                 "the class attribute `notifications`"
@@ -204,13 +215,15 @@ class Extension:
     # For subclasses
 
     def declared(self, request: Request) -> Json | None:
-        """Return the client's settings for this extension; None if it has not declared it."""
+        """Return the client's settings, or None if it has not declared this."""
         assert self.server.extensions is not None
         return self.server.extensions.declared(request).get(self.identifier)
 
-    def encode_result(self, revision: Revision, result: Any) -> bytes:
+    def encode_result(self, revision: Revision, result: object) -> bytes:
         """Encode a result with the fields of every result in this revision."""
-        shaped = {} if result is None else to_builtins(result)
+        shaped = to_builtins(result) if isinstance(result, Struct) else result
+        if shaped is None:
+            shaped = {}
         if not isinstance(shaped, dict):
             raise TypeError(
                 f"extension {self.identifier!r}: a result is a Struct, a dictionary or "
@@ -223,7 +236,7 @@ class Extension:
                 "the class attribute `result_types`"
             )
         if revision.opens:
-            shaped.pop("resultType", None)
+            shaped = {name: shaped[name] for name in shaped if name != "resultType"}
         return encode(revision.result(shaped))
 
     # For the server
@@ -264,7 +277,7 @@ class Extension:
             settle=self._overridden("settle"),
         )
 
-    def _overridden(self, hook: str) -> Any:
+    def _overridden(self, hook: str) -> Any:  # noqa: ANN401 (hooks differ)
         """Return a hook, or None if the subclass does not have it."""
         if getattr(type(self), hook) is getattr(Extension, hook):
             return None
@@ -274,10 +287,7 @@ class Extension:
         self, function: Callable[..., Awaitable[Any]], request: Request
     ) -> bytes | None:
         """Answer a request for one of the extension's methods."""
-        settings = self.declared(request) or {}
-        notifications = frozenset(self.notifications)
-        ctx = ExtensionContext(request, settings, notifications)
-        result = await function(request.call.params, ctx)
+        result = await function(request.call.params, ExtensionContext(request, self))
         if isinstance(result, bytes):
             return result
         encoded = self.encode_result(request.call.revision, result)
@@ -294,7 +304,7 @@ def _declared_methods(cls: type) -> dict[str, tuple[str, _Declared]]:
     """Return the methods on the wire that a class declares, with their attributes."""
     found = {}
     for attribute in dir(cls):
-        declared = getattr(getattr(cls, attribute, None), "__mcp_method__", None)
+        declared = getattr(getattr(cls, attribute, None), _MARK, None)
         if isinstance(declared, _Declared):
             found[declared.name] = (attribute, declared)
     return found

@@ -25,8 +25,8 @@ class ExtensionMethod(Struct, frozen=True, kw_only=True):
     """A method that an extension adds.
 
     `named_by` is the attribute of `params` that the HTTP header `Mcp-Name` repeats.
-    `in_sessions` says whether the revisions that begin with `initialize` have the method
-    too.
+    `in_sessions` says whether the revisions that begin with `initialize` have the
+    method too.
     """
 
     extension: str

@@ -191,7 +191,7 @@ _PARAMS_OF: dict[str, type[Params]] = {
 _decoder = cache(json.Decoder)
 
 
-def decode(
+def decode_params(
     method: str, raw: Raw, extensions: Mapping[str, type[Params]] | None = None
 ) -> Any:
     """Decode the params of a method. Raises msgspec.ValidationError.

@@ -48,9 +48,9 @@ If the stated revision is stateless, the last lines consider that one only, and
 `initialize` is not a method. A method that the chosen revision does not have is refused
 with MethodNotFound, even if its params are not valid either.
 
-A method of an extension belongs to the revisions in which the server's extension has it.
-If the client has not declared the extension, a stateless revision refuses the method with
-MissingClientCapability, and an opening revision does not have it.
+A method of an extension belongs to the revisions in which the server's extension has
+it. If the client has not declared the extension, a stateless revision refuses the
+method with MissingClientCapability, and an opening revision does not have it.
 """
 
 from typing import Any
@@ -204,7 +204,9 @@ class Session(Struct, eq=False):
         Raises InvalidParams if `_meta` is not valid either.
         """
         try:
-            return params.decode(method, raw, self.revisions.extensions.params), None
+            return params.decode_params(
+                method, raw, self.revisions.extensions.params
+            ), None
         except (MsgspecError, RecursionError) as problem:
             error = _invalid_params(problem)
         try:

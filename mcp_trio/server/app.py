@@ -12,7 +12,8 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 import trio
 from msgspec.structs import replace
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     from .features.resources import ServerResource
     from .features.tools import ServerTool
 
+# How clients that do not know tasks are treated by a tool.
+TaskSupport = Literal["optional", "required"]
+
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 
@@ -63,6 +67,8 @@ class Server(Generic[StateT]):
     # Called with every message of the conversations that begin from now on.
     on_message: MessageObserver | None = None
     is_running = False
+    # How many tasks this process works on at a time; None: as the extension says.
+    task_slots: int | None = None
     # None if the server has no extensions; most servers have none.
     extensions: ExtensionPoints | None = None
 
@@ -177,6 +183,10 @@ class Server(Generic[StateT]):
         self.extensions.add(extension.bind(self))
         self.refresh_call_hooks()
 
+    def use_tasks(self) -> None:
+        """Declare the tasks extension, because a tool uses it."""
+        raise NotImplementedError("only mcp_trio.Server has tasks")
+
     def refresh_call_hooks(self) -> None:
         """Let each tool know which extensions take part in its calls."""
         if self.extensions is not None:
@@ -205,6 +215,11 @@ class Server(Generic[StateT]):
         max_in_flight: int | None = None,
         max_result: int | None = None,
         scopes: Iterable[str] = NO_SCOPES,
+        task: TaskSupport | None = None,
+        ttl: float | None = None,
+        poll_interval: float | None = None,
+        retry: bool = False,
+        manual_start: bool = False,
     ) -> Callable[[F], F]: ...
     def tool(
         self,
@@ -224,6 +239,11 @@ class Server(Generic[StateT]):
         max_in_flight: int | None = None,
         max_result: int | None = None,
         scopes: Iterable[str] = NO_SCOPES,
+        task: TaskSupport | None = None,
+        ttl: float | None = None,
+        poll_interval: float | None = None,
+        retry: bool = False,
+        manual_start: bool = False,
     ) -> F | Callable[[F], F]:
         """Register the decorated function as a tool.
 
@@ -247,6 +267,11 @@ class Server(Generic[StateT]):
                 max_in_flight=max_in_flight,
                 max_result=max_result,
                 scopes=scopes,
+                task=task,
+                ttl=ttl,
+                poll_interval=poll_interval,
+                retry=retry,
+                manual_start=manual_start,
             )
 
         return register if function is None else register(function)
@@ -269,6 +294,11 @@ class Server(Generic[StateT]):
         max_in_flight: int | None = None,
         max_result: int | None = None,
         scopes: Iterable[str] = NO_SCOPES,
+        task: TaskSupport | None = None,
+        ttl: float | None = None,
+        poll_interval: float | None = None,
+        retry: bool = False,
+        manual_start: bool = False,
     ) -> F:
         """Register a function as a tool, at any time, and announce it to clients.
 
@@ -278,8 +308,19 @@ class Server(Generic[StateT]):
         `timeout` and `max_result` replace those of `Limits` for this tool; `rate` and
         `max_in_flight` apply in addition to those. The tool exists only for principals
         that have all of the `scopes`.
+
+        With `task="optional"`, clients that know tasks get one, and others wait for the
+        result; with `task="required"`, others are refused. A task is kept for `ttl`
+        seconds, and clients look at it every `poll_interval` seconds. `retry` says that
+        it may be run again if its process is lost. With `manual_start` the function
+        itself calls `ctx.start_task()`, for example after asking the client something.
         """
-        from .features.tools import ServerTool
+        from .features.tools import ServerTool, task_options
+
+        if task is not None and "io.modelcontextprotocol/tasks" not in (
+            self.extensions or ()
+        ):
+            self.use_tasks()
 
         tool = ServerTool(
             function,
@@ -296,6 +337,13 @@ class Server(Generic[StateT]):
             max_in_flight=max_in_flight,
             max_result=max_result,
             scopes=scopes,
+            task=task_options(
+                task=task,
+                ttl=ttl,
+                poll_interval=poll_interval,
+                retry=retry,
+                manual_start=manual_start,
+            ),
         )
         if self.extensions is not None:
             tool.call_hooks = self.extensions.call_hooks(tool)
@@ -627,7 +675,7 @@ def _check_name(name: object) -> None:
         )
 
 
-def _check_type(option: str, value: object, expected: Any) -> None:
+def _check_type(option: str, value: object, expected: type | UnionType) -> None:
     if not isinstance(value, expected):
         given = type(value).__name__
         raise TypeError(f"Server({option}) wants {expected}, not {given}")
@@ -635,7 +683,7 @@ def _check_type(option: str, value: object, expected: Any) -> None:
 
 def _check_seconds(timeout: float | None, grace: float) -> None:
     must_be_seconds(timeout, "Server(timeout)")
-    must_be_seconds(grace, "Server(grace)", besides=0)
+    must_be_seconds(grace, "Server(grace)", also=0)
 
 
 def _with_timeout(limits: Limits, timeout: float | None) -> Limits:

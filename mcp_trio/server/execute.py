@@ -18,7 +18,7 @@ from ..protocol.types import Text, ToolResult
 from .app import Server
 from .event_log import SLOW
 from .exceptions import AskFailed, TimedOut, ToolError, Unanswered
-from .handlers import HANDLERS, answer_by_extension
+from .handlers import HANDLERS, Handler, answer_by_extension
 from .request import Request
 from .runner import Rest
 from .truncate import truncate_text
@@ -29,8 +29,13 @@ log = logging.getLogger("mcp_trio")
 STOPS = (trio.Cancelled, KeyboardInterrupt)
 
 
-async def execute(server: Server, request: Request) -> bytes:
-    """Carry out a request. Whatever fails in it becomes its reply, and goes no further."""
+async def execute(
+    server: Server, request: Request, handler: Handler | None = None
+) -> bytes:
+    """Carry out a request. Any failure in it becomes its reply, and goes no further.
+
+    `handler` is used in place of that of the request's method.
+    """
     call = request.call
     try:
         # A request has its entry already if it began in a task of its own.
@@ -38,11 +43,9 @@ async def execute(server: Server, request: Request) -> bytes:
         if scope is not request.scope:
             problem = f"{call.id!r} belongs to a request that is still running"
             raise InvalidRequest(f"Invalid request: $.id: {problem}")
-        handler = HANDLERS.get(call.method)
-        if handler is not None:
-            result = await handler(server, request)
-        else:
-            result = await answer_by_extension(server, request)
+        if handler is None:
+            handler = HANDLERS.get(call.method, answer_by_extension)
+        result = await handler(server, request)
         if result is None:
             result = jsonrpc.encode(call.revision.result({}))
         return jsonrpc.encode_result(call.id, result)
@@ -145,8 +148,8 @@ def _encode_error(server: Server, request: Request, error: ProtocolError) -> byt
 def _representative(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return what to tell the client about a group of failures.
 
-    Open questions if there is nothing else; else the messages of all tool errors; else
-    the group itself, which the client is not told.
+    That is an open question if all failures are, or the messages of all tool errors if
+    all are. Otherwise it is the group itself, which the client does not see.
     """
     failures = _leaves(group)
     if len(failures) == 1:

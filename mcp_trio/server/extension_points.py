@@ -1,8 +1,9 @@
 """The points at which extensions take part in a server.
 
 An extension is any object with a method `bind`, which returns its hooks. The class
-`mcp_trio.extensions.base.Extension` is the base of all that the package has, and of those
-that users write. The server calls hooks only, so it does not depend on extensions.
+`mcp_trio.extensions.base.Extension` is the base of all that the package has, and of
+those that users write. The server calls hooks only, so it does not depend on
+extensions.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -26,8 +27,9 @@ ExtensionHandler = Callable[[Request], Awaitable[bytes | None]]
 Proceed = Callable[[], Awaitable[bytes]]
 # Calls a tool, or does something else in its place.
 CallTool = Callable[[Request, ServerTool, Proceed], Awaitable[bytes]]
-# Returns the tool as a client sees it, or None if the client does not see it. The second
-# argument is the revision, the third says whether the client declared the extension.
+# Returns the tool as a client sees it, or None if the client does not see it. The
+# second argument is the revision, the third says whether the client declared the
+# extension.
 ListTool = Callable[[ServerTool, Tool, Revision, bool], Tool | None]
 
 
@@ -74,7 +76,7 @@ class ExtensionHooks(Struct, frozen=True, kw_only=True):
 class ServerExtension(Protocol):
     """What a server needs to know of an extension."""
 
-    def bind(self, server: Any) -> ExtensionHooks:
+    def bind(self, server: Any) -> ExtensionHooks:  # noqa: ANN401 (a Server)
         """Return what the extension adds to this server."""
 
 

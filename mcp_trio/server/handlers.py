@@ -104,13 +104,13 @@ async def call_tool(server: Server, request: Request) -> bytes:
     if limiter.total or limiter.rate or tool.is_limited:
         limiter.admit(request, tool)
     if tool.call_hooks:
-        return await _call_with_hooks(request, tool)
+        return await call_with_hooks(request, tool)
     # Not by `run_tool`, as that would add a frame to every call.
     result = await tool.run(request, request.call.params.arguments)
     return _encode_tool_result(request, tool, result)
 
 
-def _call_with_hooks(request: Request, tool: "ServerTool") -> Awaitable[bytes]:
+def call_with_hooks(request: Request, tool: "ServerTool") -> Awaitable[bytes]:
     """Call a tool through the extensions that take part; the first is the outermost."""
     proceed: Callable[[], Awaitable[bytes]] = partial(run_tool, request, tool)
     for call_hook in reversed(tool.call_hooks):
@@ -315,7 +315,7 @@ def handle_notification(
 def _cancel(conversation: Conversation, notice: Notice) -> None:
     """Cancel a request. As specified, ignore unknown and malformed cancellations."""
     try:
-        params = protocol_params.decode(notice.method, notice.raw)
+        params = protocol_params.decode_params(notice.method, notice.raw)
     except MsgspecError:
         return
     scope = conversation.cancel_scopes.get(params.request_id)

@@ -10,6 +10,7 @@ from ..protocol.errors import ProtocolError
 from ..protocol.params import ClientCapabilities
 from ..protocol.session import Call
 from ..protocol.types import Json
+from .background import BackgroundTask
 from .channel import Channel
 from .conversation import Conversation
 from .limits import Limits
@@ -37,6 +38,7 @@ class Request(Struct, eq=False):
     ended: bool = False
     error: ProtocolError | None = None  # the error in the reply, if it is one
     limited_tool: str | None = None  # the tool whose own limit counts this request
+    task: BackgroundTask | None = None  # set for tools whose calls may become tasks
 
     @property
     def capabilities(self) -> ClientCapabilities:
@@ -52,6 +54,6 @@ class Request(Struct, eq=False):
         return self.ended or (self.scope is not None and self.scope.cancel_called)
 
     def tell(self, method: str, params: Json) -> None:
-        """Send a notification about this request, unless it has ended or was cancelled."""
+        """Send a notification about this request, unless it is over."""
         if not self.is_over:
             self.conversation.tell(method, params, self.channel, self.call.revision)

@@ -28,11 +28,11 @@ class Job(Struct, eq=False):
 
 
 class WorkerThreads:
-    """Runs calls in threads of trio's.
+    """Runs calls in trio's threads.
 
-    A thread that has finished a call takes the next one itself, without going through the
-    loop. trio hands each call to a thread and waits for it separately, which is most of
-    the cost of a short call.
+    A thread that has finished a call takes the next one itself, without going through
+    the loop. trio hands each call to a thread and waits for it separately, which is
+    most of the cost of a short call.
     """
 
     def __init__(self, most: int) -> None:
@@ -48,8 +48,8 @@ class WorkerThreads:
     async def run(self, call: Callable[[], Any]) -> Any:
         """Run a call in a thread and return its result.
 
-        A call cannot be stopped: if this is cancelled, the call is left to end by itself.
-        Raises TooManyCalls if too many wait or were left so.
+        A call cannot be stopped. If this is cancelled, the call is abandoned and ends
+        by itself. Raises TooManyCalls if too many are waiting or were abandoned.
         """
         if self._calls >= self._most:
             raise busy(self._most, "blocking calls")
@@ -65,7 +65,7 @@ class WorkerThreads:
         return await trio.lowlevel.wait_task_rescheduled(abort)
 
     def _start_thread(self) -> None:
-        """Start another thread, unless there is one for each call or there are enough."""
+        """Start another thread if a call needs one and there are not too many."""
         if self._threads < min(self._calls, MOST):
             self._threads += 1
             trio.lowlevel.spawn_system_task(self._run_thread)
@@ -75,11 +75,11 @@ class WorkerThreads:
             self._work, abandon_on_cancel=True, limiter=self._limiter
         )
         self._threads -= 1
-        # Calls may have come while this thread was about to end.
+        # Calls may have been added while this thread was about to end.
         self._start_thread()
 
     def _work(self) -> None:
-        """In a thread: run calls until none has come for a while."""
+        """In a thread: run calls until there has been none for a while."""
         try:
             while True:
                 job = self._jobs.get(timeout=IDLE)

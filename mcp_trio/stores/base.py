@@ -1,22 +1,23 @@
 """Store: what a server keeps beyond one request, and what its processes share.
 
-A store has five parts. Each is small enough for a Redis server, and for one process that
-serves the store to others:
+A store has five parts. Each is small enough for a Redis server, and for one process
+that serves the store to others:
 
-    records        values under keys, with a time to live and compare-and-set
-    logs           bounded lists of entries, read from a position
-    channels       publish and subscribe
-    rates          token buckets
-    leases         exclusive rights that end unless they are renewed, and queues of jobs,
-                   each of which is leased to the process that does it
+    records    values under keys, with a time to live and compare-and-set
+    logs       bounded lists of entries, read from a position
+    channels   publish and subscribe
+    rates      token buckets
+    leases     exclusive rights that end unless they are renewed; and queues of jobs,
+               each of which is leased to the process that does it
 
 Methods are async, because a store may be on another machine. The store in memory never
 waits in them (only `pull` and `Subscription.receive` wait, for what others do), so a
 request that uses it is still answered in the turn of the task that read it.
 
-A process can be slow without noticing, and write long after its lease has ended. This is
-why a lease has a token that is larger than those of all leases before it on the same key.
-A write that names a lease is done only if no later lease has been granted.
+A process can be slow without noticing, and write long after its lease has ended. This
+is why a lease has a token that is larger than those of all leases before it on the same
+key. A write that names a lease is done only if no later lease has been granted. If none
+has, a lease can be used and renewed even after its time.
 """
 
 from contextlib import AbstractAsyncContextManager
@@ -32,7 +33,7 @@ class StoreUnavailable(Exception):
 
 
 class LeaseLost(Exception):
-    """The lease has ended, so the work that it was for belongs to nobody or to another."""
+    """The lease was released, or another has been granted since it ended."""
 
 
 class Record(NamedTuple):
@@ -60,7 +61,7 @@ class LogPage(NamedTuple):
 
 
 class Lease(Struct, frozen=True):
-    """An exclusive right to something. Later leases on the same key have larger tokens."""
+    """An exclusive right to something. A later lease on the key has a larger token."""
 
     key: str
     token: int

@@ -68,7 +68,7 @@ class MemorySubscription:
 
 
 class MemoryStore:
-    """A store that ends with its process. Nothing in it waits for anything but others."""
+    """A store that ends with its process. It waits for nothing but what others do."""
 
     is_shared = False
 
@@ -107,7 +107,7 @@ class MemoryStore:
         now = trio.current_time()
         self._forget_expired(now)
         if lease is not None:
-            self._check_lease(lease, now)
+            self._check_lease(lease)
         stored = self._records.get(key)
         version = 0 if stored is None else stored.version
         if expected is not None and expected != version:
@@ -208,9 +208,8 @@ class MemoryStore:
 
     async def renew(self, lease: Lease, seconds: float) -> None:
         """Hold a lease for so many seconds from now. Raises LeaseLost."""
-        now = trio.current_time()
-        self._check_lease(lease, now)
-        self._leases[lease.key] = (lease, now + seconds)
+        self._check_lease(lease)
+        self._leases[lease.key] = (lease, trio.current_time() + seconds)
 
     async def release(self, lease: Lease) -> None:
         """End a lease. Does nothing if it has ended already."""
@@ -227,9 +226,9 @@ class MemoryStore:
         held = self._leases.get(key)
         return held is not None and held[1] > now
 
-    def _check_lease(self, lease: Lease, now: float) -> None:
+    def _check_lease(self, lease: Lease) -> None:
         held = self._leases.get(lease.key)
-        if held is None or held[0] != lease or held[1] <= now:
+        if held is None or held[0] != lease:
             raise LeaseLost(lease.key)
 
     # Queues

@@ -14,7 +14,7 @@ from trio.testing import MockClock
 import mcp_trio
 from mcp_trio import Access, Principal, Server, token_file
 from mcp_trio.cli.main import main
-from mcp_trio.cli.token import let_in
+from mcp_trio.cli.run import require_tokens
 from mcp_trio.load_spec import UsageError
 from tests.support.access_sites import HOSTS, Bearer, guarded, make_server
 from tests.support.http_wire import Site
@@ -194,11 +194,11 @@ def test_the_flag_ends_with_one_line_where_the_file_cannot_be_used(
     assert main(["run", "--http", "0", "--token-file", str(path)]) == 2
     assert (
         capfd.readouterr().err
-        == f"mcp-trio: --token-file: No such file or directory: '{path}'\n"
+        == f"mcp-trio: error: --token-file: No such file or directory: '{path}'\n"
     )
     monkeypatch.setenv("MCP_TRIO_TOKEN_FILE", str(written(path, "nonsense")))
     assert main(["run", "--http", "0"]) == 2
-    wanted = f"mcp-trio: --token-file: {path}, line 1: NAME SHA256-HEX [SCOPE,SCOPE] is wanted\n"
+    wanted = f"mcp-trio: error: --token-file: {path}, line 1: NAME SHA256-HEX [SCOPE,SCOPE] is wanted\n"
     assert capfd.readouterr().err == wanted
 
 
@@ -265,9 +265,9 @@ async def test_the_flag_takes_the_place_of_the_servers_verifier_and_leaves_the_r
         """Lets nobody in."""
 
     server = Server("x", access=Access(nobody, scopes={"mcp"}))
-    let_in(server, str(written(path, ALICE, BOB)))
+    require_tokens(server, str(written(path, ALICE, BOB)))
     async with guarded(server, token="one") as there:
         assert (await there.modern("tools/list")).status == 200
         assert (await there.by("two").modern("tools/list")).status == 403
     with pytest.raises(UsageError, match="--token-file"):
-        let_in(server, str(path.parent))
+        require_tokens(server, str(path.parent))

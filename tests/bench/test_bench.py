@@ -214,11 +214,11 @@ def test_progress_is_no_answer(folder: Path) -> None:
     [
         (
             ["--", sys.executable, "-c", ECHOES],
-            "what answered is no MCP server: it sends back what it gets",
+            "this is not an MCP server: it sends back what it receives",
         ),
         (
             ["--", sys.executable, "-c", TALKS],
-            "what answered is no MCP server: it sent b'hello'",
+            "this is not an MCP server: it sent b'hello'",
         ),
         (["--", sys.executable, "-c", ENDS], "the server has ended the conversation"),
         (
@@ -232,9 +232,9 @@ def test_progress_is_no_answer(folder: Path) -> None:
         ),
         (
             ["server.py", "nosuch"],
-            "there is no tool 'nosuch', only add, fail, ask, progress",
+            "there is no tool 'nosuch'; the tools are: add, fail, ask, progress",
         ),
-        (["server.py", "add", "a=x"], "a=x: integer is wanted, as JSON"),
+        (["server.py", "add", "a=x"], "a: expected integer, got 'x'"),
         (
             ["http://127.0.0.1:9/mcp"],
             "http://127.0.0.1:9/mcp cannot be reached: Connection refused",
@@ -254,7 +254,7 @@ def test_what_cannot_be_measured_is_told_in_a_line(
 ) -> None:
     done = run(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.splitlines()[-1] == f"mcp-trio: {says}"
+    assert done.stderr.splitlines()[-1] == f"mcp-trio: error: {says}"
 
 
 def test_numbers_of_requests_are_at_least_one(
@@ -263,7 +263,7 @@ def test_numbers_of_requests_are_at_least_one(
     with pytest.raises(SystemExit) as left:
         main(["bench", "--at-once", "1,0"])
     assert left.value.code == 2
-    assert "numbers are wanted, such as 1,16, not '1,0'" in capsys.readouterr().err
+    assert "expected numbers such as 1,16, got '1,0'" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -284,7 +284,10 @@ def test_where_no_chart_can_be_written_the_figures_are_told(folder: Path) -> Non
         "--at-once", "1", "--seconds", "0.1", "--svg", "no/such/chart.svg", "server.py"
     )
     assert (done.returncode, "calls/s" in done.stdout) == (2, True)
-    assert done.stderr == "mcp-trio: No such file or directory: 'no/such/chart.svg'\n"
+    assert (
+        done.stderr
+        == "mcp-trio: error: No such file or directory: 'no/such/chart.svg'\n"
+    )
 
 
 def test_a_chart_says_what_it_wants(
@@ -353,12 +356,12 @@ def test_a_trace_in_which_the_server_asks_is_no_load() -> None:
     )
     with pytest.raises(
         UsageError,
-        match=r"t.jsonl is no load: the server asks for elicitation/create in it",
+        match=r"t.jsonl cannot be used as a load: the server sends elicitation/create requests in it",
     ):
         recorded(trace(asks(1), asked, answers(1)), OLDER)
     with pytest.raises(
         UsageError,
-        match=r"t.jsonl is no load: there is no request in it that was answered",
+        match=r"t.jsonl cannot be used as a load: no request in it was answered",
     ):
         recorded(trace(asks(1)), OLDER)
 
@@ -591,7 +594,7 @@ def test_what_is_no_http_is_told() -> None:
         with accepted(listener) as server:
             wire.write(ASKED)
             server.sendall(b"hello\r\n")
-            with pytest.raises(UsageError, match="what answered is no HTTP"):
+            with pytest.raises(UsageError, match="the response is not HTTP"):
                 read_when_there(wire)
         wire.close()
 
@@ -608,7 +611,7 @@ def test_a_websocket_that_is_refused_is_told(folder: Path) -> None:
         answering.start()
         with pytest.raises(
             UsageError,
-            match="there is no WebSocket: the server answers with status 404",
+            match="the server rejected the WebSocket handshake with status 404",
         ):
             WebSocketLoadConnection(f"ws://{place}/mcp")
         answering.join()

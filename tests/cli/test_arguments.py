@@ -8,7 +8,7 @@ import pytest
 from msgspec import to_builtins
 
 from mcp_trio import Server
-from mcp_trio.cli.arguments import arguments, named
+from mcp_trio.cli.arguments import find_tool, read_arguments
 from mcp_trio.load_spec import UsageError
 
 server = Server("a")
@@ -118,7 +118,7 @@ def test_values_are_read_as_the_schema_has_them(line, read):
     pairs = (
         [line] if "{" in line and " " in line and line.count("=") == 1 else line.split()
     )
-    found = arguments(TOOLS["everything"], pairs)
+    found = read_arguments(TOOLS["everything"], pairs)
     assert found == read
     assert repr(found) == repr(read)  # 1 is not True
 
@@ -127,57 +127,65 @@ WRONG = {
     "no pair": (
         "everything",
         "hello",
-        "'hello' is not KEY=VALUE; the arguments of everything are text, whole,",
+        "expected KEY=VALUE, got 'hello'; the arguments of everything are: text, whole,",
     ),
     "unknown": (
         "wants",
         "frist=1",
-        "wants has no argument 'frist' (did you mean first?); its arguments are first, sec",
+        "wants has no argument 'frist' (did you mean first?); its arguments are: first, sec",
     ),
     "unknown within": (
         "closed",
         "at.z=1",
-        "has no argument 'at.z'; its arguments are x, y",
+        "has no argument 'at.z'; its arguments are: x, y",
     ),
-    "missing": ("wants", "second=a", "wants wants first=INTEGER third=A|B"),
-    "no integer": ("everything", "whole=many", "whole=many: integer is wanted"),
-    "a part": ("everything", "whole=1.5", "whole=1.5: integer is wanted"),
-    "no number": ("everything", "number=many", "number=many: number is wanted"),
-    "no boolean": ("everything", "flag=1", "flag=1: boolean is wanted"),
-    "neither": ("everything", "maybe=many", "maybe=many: integer or null is wanted"),
+    "missing": (
+        "wants",
+        "second=a",
+        "wants: missing required arguments: first=INTEGER third=A|B",
+    ),
+    "no integer": ("everything", "whole=many", "whole: expected integer, got 'many'"),
+    "a part": ("everything", "whole=1.5", "whole: expected integer, got '1.5'"),
+    "no number": ("everything", "number=many", "number: expected number, got 'many'"),
+    "no boolean": ("everything", "flag=1", "flag: expected boolean, got '1'"),
+    "neither": (
+        "everything",
+        "maybe=many",
+        "maybe: expected integer or null, got 'many'",
+    ),
     "no choice": (
         "everything",
         "units=metrik",
-        "units=metrik: metric or imperial is wanted (did you mean metric?)",
+        "units: expected metric or imperial, got 'metrik' (did you mean metric?)",
     ),
-    "no such number": ("everything", "size=4", "size=4: 1 or 2 or 3 is wanted"),
-    "no item": ("everything", "counts=1 counts=b", "counts=b: integer is wanted"),
-    "one bad item": ("everything", "counts=b", "counts=b: integer is wanted"),
+    "no such number": ("everything", "size=4", "size: expected 1 or 2 or 3, got '4'"),
+    "no item": ("everything", "counts=1 counts=b", "counts: expected integer, got 'b'"),
+    "one bad item": ("everything", "counts=b", "counts: expected integer, got 'b'"),
     "twice": (
         "everything",
         "whole=1 whole=2",
-        "whole is given 2 times, and is one integer",
+        "whole: expected one integer, got 2 values",
     ),
-    "no object": ("everything", "at=here", "at=here: null or object is wanted"),
+    "no object": ("everything", "at=here", "at: expected null or object, got 'here'"),
     "no object, and within": (
         "everything",
         "at:=1 at.x=2",
-        "at.x: at is given besides, and as no object",
+        "at.x: at is also given a value, not an object",
     ),
-    "bad JSON": ("everything", "text:={", "text:={: JSON is wanted"),
+    "bad JSON": ("everything", "text:={", "text:={: expected JSON: "),
     "no file": (
         "everything",
         "text=@nobody",
-        "text=@nobody: the file nobody cannot be read: No such file",
+        "text=@nobody: cannot read the file nobody: No such file",
     ),
-    "a folder": ("everything", "text=@.", "cannot be read: Is a directory"),
+    "a folder": ("everything", "text=@.", "cannot read the file .: Is a directory"),
 }
 
 
 @pytest.mark.parametrize(("tool", "line", "says"), WRONG.values(), ids=WRONG)
 def test_what_is_wrong_is_told_in_one_line(tool, line, says):
     with pytest.raises(UsageError) as caught:
-        arguments(TOOLS[tool], line.split())
+        read_arguments(TOOLS[tool], line.split())
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -187,16 +195,18 @@ def test_a_value_may_be_what_a_file_holds(tmp_path):
     (tmp_path / "a.json").write_text('{"x": 1}', encoding="utf-8")
     (tmp_path / "binary").write_bytes(b"\xff\0")
     tool = TOOLS["everything"]
-    assert arguments(tool, [f"text=@{tmp_path}/a.txt"]) == {"text": "line 1\nliné 2\n"}
-    assert arguments(tool, [f"at=@{tmp_path}/a.json"]) == {"at": {"x": 1}}
-    assert arguments(tool, [f"text:=@{tmp_path}/a.json"]) == {"text": {"x": 1}}
-    assert arguments(tool, ['text:="@nobody"']) == {"text": "@nobody"}
-    with pytest.raises(UsageError, match="holds no text in UTF-8"):
-        arguments(tool, [f"text=@{tmp_path}/binary"])
+    assert read_arguments(tool, [f"text=@{tmp_path}/a.txt"]) == {
+        "text": "line 1\nliné 2\n"
+    }
+    assert read_arguments(tool, [f"at=@{tmp_path}/a.json"]) == {"at": {"x": 1}}
+    assert read_arguments(tool, [f"text:=@{tmp_path}/a.json"]) == {"text": {"x": 1}}
+    assert read_arguments(tool, ['text:="@nobody"']) == {"text": "@nobody"}
+    with pytest.raises(UsageError, match="expected a text file in UTF-8"):
+        read_arguments(tool, [f"text=@{tmp_path}/binary"])
 
 
 def test_what_is_given_as_it_is_counts_and_pairs_win():
-    assert arguments(
+    assert read_arguments(
         TOOLS["wants"], ["second=b"], {"first": 1, "second": "a", "third": "a"}
     ) == {
         "first": 1,
@@ -259,7 +269,7 @@ SCHEMAS = {
 
 @pytest.mark.parametrize(("schema", "line", "read"), SCHEMAS.values(), ids=SCHEMAS)
 def test_schemas_of_other_servers_are_understood(schema, line, read):
-    assert arguments({"name": "other", "inputSchema": schema}, [line]) == read
+    assert read_arguments({"name": "other", "inputSchema": schema}, [line]) == read
 
 
 def test_where_there_are_no_arguments_none_is_no_name_of_one():
@@ -268,20 +278,20 @@ def test_where_there_are_no_arguments_none_is_no_name_of_one():
         "inputSchema": {"type": "object", "additionalProperties": False},
     }
     with pytest.raises(
-        UsageError, match=r"^nothing has no argument 'nome'; its arguments are none$"
+        UsageError, match=r"^nothing has no argument 'nome'; its arguments are: none$"
     ):
-        arguments(nothing, ["nome=1"])
+        read_arguments(nothing, ["nome=1"])
 
 
 def test_a_tool_is_found_by_its_name_or_the_nearest_is_named():
-    assert named([*TOOLS.values()], "wants") is TOOLS["wants"]
+    assert find_tool([*TOOLS.values()], "wants") is TOOLS["wants"]
     with pytest.raises(
         UsageError,
-        match=r"no tool 'want' \(did you mean wants\?\), only everything, wants, closed",
+        match=r"no tool 'want' \(did you mean wants\?\); the tools are: everything, wants, closed",
     ):
-        named([*TOOLS.values()], "want")
+        find_tool([*TOOLS.values()], "want")
     many = [{"name": f"tool_{number}"} for number in range(1000)]
     with pytest.raises(UsageError, match=r"tool_19, \.\.\.$"):
-        named(many, "else")
-    with pytest.raises(UsageError, match="only none at all"):
-        named([], "else")
+        find_tool(many, "else")
+    with pytest.raises(UsageError, match="the tools are: none"):
+        find_tool([], "else")

@@ -15,7 +15,8 @@ import pytest
 import trio
 
 import mcp_trio
-from mcp_trio.cli.main import COMMANDS, _failed
+from mcp_trio.cli.commands import COMMANDS
+from mcp_trio.cli.main import report
 from mcp_trio.client.target import connect
 from mcp_trio.load_spec import UsageError
 from tests.support.command_line import (
@@ -313,7 +314,7 @@ def test_a_failing_lifespan_is_told_in_one_line(folder):
         assert done.returncode == 2
         assert "Traceback" not in done.stderr.decode()
         assert re.fullmatch(
-            r"mcp-trio: OSError: no database \(.*server.py, line \d+\), raised by the.* lifespan",
+            r"mcp-trio: error: OSError: no database \(.*server.py, line \d+\), raised by the.* lifespan",
             told,
         )
 
@@ -323,12 +324,14 @@ def test_grouped_problems_are_all_told(capfd):
         UsageError("one"),
         ExceptionGroup("", [UsageError("two"), OSError("three")]),
     ]
-    assert _failed(ExceptionGroup("", problems)) == 2
-    assert capfd.readouterr().err == "mcp-trio: one\nmcp-trio: two\nmcp-trio: three\n"
-    assert (
-        _failed(BaseExceptionGroup("", [UsageError("one"), KeyboardInterrupt()])) == 130
+    assert report(ExceptionGroup("", problems)) == 2
+    assert capfd.readouterr().err == (
+        "mcp-trio: error: one\nmcp-trio: error: two\nmcp-trio: error: three\n"
     )
-    assert _failed(ExceptionGroup("", [UsageError("one"), KeyError()])) is None
+    assert (
+        report(BaseExceptionGroup("", [UsageError("one"), KeyboardInterrupt()])) == 130
+    )
+    assert report(ExceptionGroup("", [UsageError("one"), KeyError()])) is None
 
 
 def test_the_log_goes_to_stderr_from_its_level_on(folder):
@@ -357,7 +360,7 @@ MISTAKES = {
     ),
     "unknown command": (
         ("serve",),
-        ["'serve'", f"only {', '.join(COMMANDS)}; to serve a file: mcp-trio run"],
+        [", ".join(COMMANDS), "got 'serve'; to serve a file, run: mcp-trio run FILE"],
     ),
     "unknown flag": (("run", "--what"), ["--what", "--help"]),
     "unknown bare flag": (("--what",), ["--what", "--help"]),
@@ -365,11 +368,11 @@ MISTAKES = {
         ("run", "--grace", "soon"),
         ["--grace", "number of seconds", "'soon'"],
     ),
-    "no time": (("run", "--timeout", "0"), ["--timeout", "0 seconds"]),
+    "no time": (("run", "--timeout", "0"), ["--timeout", "more than 0 seconds", "'0'"]),
     "bad profile": (("run", "--profile", "giant"), ["--profile", "pocket", "'giant'"]),
     "bad level": (
         ("run", "--log-level", "loud"),
-        ["debug or info or warning or error", "'loud'"],
+        ["expected one of debug, info, warning, error", "'loud'"],
     ),
     "too many specs": (("run", "a.py", "b.py"), ["b.py"]),
     "a command to run": (("run", "--", "python"), ["inspect -- python"]),
@@ -395,17 +398,20 @@ MISTAKES = {
     ),
     "inspect: no MCP server": (
         ("inspect", "--", "echo", "hello"),
-        ["no MCP server", "not JSON"],
+        ["not an MCP server", "not JSON"],
     ),
-    "call: nothing": (("call",), ["a target and a tool", "as in: mcp-trio call"]),
-    "call: no tool": (("call", "server.py"), ["a target and a tool"]),
+    "call: nothing": (
+        ("call",),
+        ["expected a server and a tool", "mcp-trio call server.py"],
+    ),
+    "call: no tool": (("call", "server.py"), ["expected a server and a tool"]),
     "call: unknown tool": (
         ("call", "server.py", "nope"),
         ["'nope'", "add, wait_for_ever"],
     ),
     "call: no pair": (
         ("call", "server.py", "add", "1"),
-        ["'1' is not KEY=VALUE", "a, b"],
+        ["expected KEY=VALUE, got '1'", "a, b"],
     ),
     "call: no such argument": (
         ("call", "server.py", "add", "c=1"),
@@ -413,19 +419,19 @@ MISTAKES = {
     ),
     "call: wrong type": (
         ("call", "server.py", "add", "a=one"),
-        ["a=one", "integer is wanted"],
+        ["a: expected integer, got 'one'"],
     ),
     "call: wrong number": (
         ("call", "server.py", "add", "a=1.5"),
-        ["a=1.5", "integer is wanted"],
+        ["a: expected integer, got '1.5'"],
     ),
     "call: bad JSON": (
         ("call", "server.py", "add", "--json", "{"),
-        ["--json", "one JSON object"],
+        ["--json: expected a JSON object"],
     ),
     "call: no object": (
         ("call", "server.py", "add", "--json", "[]"),
-        ["--json", "one JSON object"],
+        ["--json: expected a JSON object"],
     ),
 }
 AS_PROCESSES = {"no such file", "broken file", "unknown command", "unknown bare flag"}
@@ -442,7 +448,7 @@ def test_a_mistake_is_told_in_one_line(folder, here, mistake):
         code, out, err = here(*arguments)
     lines = [line for line in err.splitlines() if " at import" not in line]
     assert (code, out, len(lines)) == (2, "", 1), err
-    for part in ("mcp-trio", *says):
+    for part in ("mcp-trio: error: ", *says):
         assert part in lines[0]
 
 
@@ -543,7 +549,7 @@ def test_a_server_with_nothing_says_so(here, folder):
     )
     assert (
         here("inspect", "server.py")[1]
-        == "The server offers nothing: no tools, resources or prompts.\n"
+        == "The server has no tools, resources or prompts.\n"
     )
 
 
@@ -648,7 +654,7 @@ def test_a_question_is_answered_at_the_terminal(tmp_path):
         os.write(screen, b"Berlin\n")
         read_until(screen, b"For how many days: ")
         os.write(screen, b"many\n")
-        assert "integer is wanted" in read_until(screen, b"For how many days: ")
+        assert "expected integer" in read_until(screen, b"For how many days: ")
         os.write(screen, b"4\n")
         assert process.stdout.read().startswith(b"4 days in Berlin")
         assert process.wait(PATIENCE) == 0

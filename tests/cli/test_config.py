@@ -129,7 +129,7 @@ def files(folder):
 def test_a_file_that_is_not_there_is_made_as_its_name_wants_it(
     config, place, file, key
 ):
-    assert config("server.py", "--into", file) == f"{file} has 'my-server' now\n"
+    assert config("server.py", "--into", file) == f"added 'my-server' to {file}\n"
     text = (place / file).read_text()
     assert text.endswith("}\n")
     assert list(json.loads(text)) == [key]
@@ -159,8 +159,7 @@ def test_what_is_there_is_kept_and_so_is_its_layout(config, place, text):
     path.chmod(0o640)
     told = config("server.py", "--into", "host.json")
     assert (
-        told
-        == f"host.json has 'my-server' now; as it was before: {place / 'host.json.bak'}\n"
+        told == f"added 'my-server' to host.json; backup: {place / 'host.json.bak'}\n"
     )
     assert (place / "host.json.bak").read_bytes() == text.encode()
     assert files(place) == {"host.json", "host.json.bak"}
@@ -178,7 +177,7 @@ def test_a_second_time_changes_nothing(config, place):
     before = (place / "host.json").stat()
     assert (
         config("server.py", "--into", "host.json")
-        == "host.json has 'my-server' already\n"
+        == "host.json already has 'my-server'\n"
     )
     assert (place / "host.json").stat() == before
     assert files(place) == {"host.json"}
@@ -192,7 +191,7 @@ def test_another_entry_of_the_name_is_replaced_when_told_so(config, here, place)
     code, out, err = here("config", "server.py", "--into", "host.json")
     assert (code, out, path.read_text(), files(place)) == (2, "", before, {"host.json"})
     assert (
-        "has 'my-server' already, with other content; give --force to replace it, or another --name"
+        "already has a different 'my-server'; replace it with --force, or choose another"
         in err
     )
     config("server.py", "--into", "host.json", "--force")
@@ -248,16 +247,19 @@ WRONG_FILES = {
         '{"mcpServers": {},}',
         "comments and trailing commas would be lost",
     ),
-    "no JSON": ("hello", "it is no JSON (Expecting value: line 1"),
-    "too deep": ("[" * 100_000, "it is no JSON"),
-    "no object": ("[]", "it holds no JSON object"),
-    "a list of servers": ('{"mcpServers": []}', "'mcpServers' is no object"),
-    "names twice": ('{"mcpServers": {"a": 1, "a": 2}}', "a name twice"),
+    "no JSON": ("hello", "it is not valid JSON (Expecting value: line 1"),
+    "too deep": ("[" * 100_000, "it is not valid JSON"),
+    "no object": ("[]", "expected a JSON object"),
+    "a list of servers": (
+        '{"mcpServers": []}',
+        "expected 'mcpServers' to be an object",
+    ),
+    "names twice": ('{"mcpServers": {"a": 1, "a": 2}}', "the same name twice"),
     "another host's": (
         '{"servers": {}}',
-        "has 'servers', not 'mcpServers': it is another host's; give --for vscode",
+        "expected the key 'mcpServers', found 'servers': it belongs to another host; try --for vscode",
     ),
-    "not text": (b"\xff\xfe{}", "not text in UTF-8"),
+    "not text": (b"\xff\xfe{}", "expected JSON in UTF-8"),
 }
 
 
@@ -275,29 +277,32 @@ def test_a_file_that_cannot_be_added_to_is_left_as_it_is(here, place, text, says
 MISTAKES = {
     "no such host": (
         "server.py --for cursur",
-        "or cursor or vscode or windsurf is wanted, not 'cursur'",
+        "cursor, vscode, windsurf, got 'cursur' (did you mean cursor?)",
     ),
     "no such file": ("nothing.py", "nothing.py: there is no such file"),
     "no server": ("empty.py", "has no Server object"),
     "a URL in place of a SPEC": (
         URL,
-        f"for a URL: mcp-trio config --http {URL} --name NAME",
+        f"got a URL; run: mcp-trio config --http {URL} --name NAME",
     ),
     "no URL": (
         "--http 8000 --for cursor",
-        "--http wants a URL such as http://127.0.0.1:8000/mcp, not '8000'",
+        "--http: expected a URL such as http://127.0.0.1:8000/mcp, got '8000'",
     ),
     "a URL where none may be": (
         f"--http {URL}",
-        "the file of claude-desktop knows no URLs",
+        "the file of claude-desktop cannot hold a URL",
     ),
-    "a URL without a name": (f"--http {URL} --for cursor", "--name NAME is wanted"),
+    "a URL without a name": (
+        f"--http {URL} --for cursor",
+        "config: expected --name NAME",
+    ),
     "a folder": ("server.py --into .", "cannot be read: Is a directory"),
     "a folder that is not there": (
         "server.py --into a/b/c.json",
         "a/b/c.json cannot be written: No such file",
     ),
-    "a command": ("-- npx server", "config takes a SPEC, not a command"),
+    "a command": ("-- npx server", "config: expected a SPEC, got a command"),
 }
 
 
@@ -315,7 +320,7 @@ def test_what_is_no_file_is_neither_waited_for_nor_replaced(here, place):
     os.mkfifo(place / "host.json")
     code, out, err = here("config", "server.py", "--into", "host.json")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "host.json is a pipe or a device, not a file" in err
+    assert "host.json: expected a file, got a pipe or a device" in err
     assert (place / "host.json").is_fifo()
     assert files(place) == {"host.json"}
 
@@ -330,7 +335,7 @@ def test_a_file_that_is_read_only_stays_as_it_is(here, place, monkeypatch):
     assert (code, out, err) == (
         2,
         "",
-        f"mcp-trio: {place / 'host.json'} is read-only, and is left as it is\n",
+        f"mcp-trio: error: {place / 'host.json'} is read-only; it was not changed\n",
     )
     assert ((place / "host.json").read_text(), files(place)) == ("{}", {"host.json"})
 
@@ -346,3 +351,62 @@ def test_a_disk_that_is_full_leaves_the_file_as_it_was(here, place, monkeypatch)
     assert (code, err.count("\n")) == (2, 1)
     assert "cannot be written: No space left on device" in err
     assert (place / "host.json").read_text() == "{}"
+
+
+# Environment variables
+
+
+def test_environment_variables_are_part_of_the_entry(config, place):
+    out = config("server.py", "--env", "API_KEY=a=b", "--env", "REGION=")
+    entry = json.loads(out)["mcpServers"]["my-server"]
+    assert entry == started(place / "server.py", env={"API_KEY": "a=b", "REGION": ""})
+
+
+def test_environment_variables_are_added_to_the_import_path(config, place):
+    (place / "configured.py").write_text(FILE, encoding="utf-8")
+    entry = json.loads(config("configured", "--env", "REGION=eu"))["mcpServers"]
+    assert entry["my-server"]["env"] == {"PYTHONPATH": str(place), "REGION": "eu"}
+
+
+def test_an_environment_variable_that_is_given_wins(config, place):
+    (place / "configured.py").write_text(FILE, encoding="utf-8")
+    entry = json.loads(config("configured", "--env", "PYTHONPATH=/srv"))["mcpServers"]
+    assert entry["my-server"]["env"] == {"PYTHONPATH": "/srv"}
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("server.py --env API_KEY", "--env: expected KEY=VALUE, got 'API_KEY'"),
+        ("server.py --env =secret", "--env: expected KEY=VALUE, got ''"),
+        ("server.py --env A-B=secret", "--env: expected KEY=VALUE, got 'A-B'"),
+        (
+            f"--http {URL} --name a --for cursor --env A=secret",
+            "--env and --http exclude each other",
+        ),
+    ],
+)
+def test_a_wrong_environment_variable_is_an_error_that_hides_the_value(
+    here, place, line, says
+):
+    code, out, err = here("config", *line.split())
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"mcp-trio: error: {says}" in err
+    assert "secret" not in err
+
+
+def test_a_server_started_by_its_entry_has_the_environment_variables(here, place):
+    text = FILE.replace("return 'a'", "import os\n    return os.environ['GREETING']")
+    (place / "server.py").write_text(text, encoding="utf-8")
+    out = here("config", "server.py", "--env", "GREETING=hello there")[1]
+    entry = json.loads(out)["mcpServers"]["my-server"]
+    done = subprocess.run(
+        [entry["command"], *entry["args"]],
+        input=request(1, "tools/call", name="f", arguments={}),
+        env={"PATH": os.environ["PATH"], **entry["env"]},
+        capture_output=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    result = json.loads(done.stdout)["result"]
+    assert result["content"][0]["text"] == "hello there"

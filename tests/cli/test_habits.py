@@ -6,20 +6,21 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from contextlib import suppress
 
 import pytest
 
-from mcp_trio.cli.main import COMMANDS, main
+from mcp_trio.cli.main import main
 from mcp_trio.cli.options import Parser
 from mcp_trio.cli.output import table
-from mcp_trio.cli.run import (
+from mcp_trio.cli.run_options import (
     SETTINGS,
     SWITCHES,
-    _fill_from_environment,
-    _run_arguments,
-    _settle_where,
+    fill_from_environment,
+    run_arguments,
+    settle_places,
 )
 from mcp_trio.client.errors import RemoteError
 from mcp_trio.load_spec import UsageError
@@ -30,10 +31,10 @@ from tests.support.paths import TRACES
 def where(*arguments):
     """Where `run` with these flags would serve."""
     parser = Parser()
-    _run_arguments(parser)
+    run_arguments(parser)
     options = parser.parse_args(arguments)
-    _fill_from_environment(options)
-    _settle_where(options)
+    fill_from_environment(options)
+    settle_places(options)
     return options.stdio, options.http, options.ws
 
 
@@ -72,7 +73,7 @@ def test_transport_port_and_host_are_understood(line, place):
         ("--stdio --host a", "--host and --stdio both say where to serve"),
         (
             "-t stdio -p 8000",
-            "--transport stdio has no --port; leave it out, or give --transport http",
+            "--port does not apply to --transport stdio; leave it out, or use --tr",
         ),
     ],
 )
@@ -104,7 +105,7 @@ def test_a_flag_wins_over_variables_that_say_it_in_another_way(
 def test_a_switch_of_the_environment_is_1_or_0(monkeypatch):
     monkeypatch.setenv("MCP_TRIO_CORS", "perhaps")
     with pytest.raises(
-        UsageError, match="MCP_TRIO_CORS: 1 or 0 is wanted, not 'perhaps'"
+        UsageError, match="MCP_TRIO_CORS: expected 1 or 0, got 'perhaps'"
     ):
         where()
 
@@ -271,50 +272,56 @@ MISTAKES = {
     "a flag of call": ("call --jsn {} server.py add", "(did you mean --json?)"),
     "a port": (
         "run -p http",
-        "--port: a port is wanted, a number up to 65535 such as 8000, not 'http'",
+        "error: -p/--port: expected a port between 0 and 65535, got 'http'",
     ),
     "a transport": (
         "run -t htp",
-        "stdio or http or streamable-http or sse or ws is wanted, not 'htp'",
+        "expected one of stdio, http, streamable-http, sse, ws, got 'htp' (did you mean",
     ),
     "a call of a tool": (
         "call server.py ad a=1",
-        "there is no tool 'ad' (did you mean add?), only add, wait_for_ever",
+        "there is no tool 'ad' (did you mean add?); the tools are: add, wait_for_ever",
     ),
-    "nothing given": ("call server.py add", "add wants a=INTEGER"),
+    "nothing given": (
+        "call server.py add",
+        "add: missing required arguments: a=INTEGER",
+    ),
     "no text": (
         "run null.py",
         "null.py cannot be imported: SyntaxError: source code string cannot contain null bytes",
     ),
     "no UTF-8": ("run binary.py", "binary.py, line 1)"),
-    "a variable that is empty": ("run :", "what follows the colon is no name"),
+    "a variable that is empty": (
+        "run :",
+        "got ':': '' cannot be the name of an object",
+    ),
     "a URL to serve": (
         "run http://127.0.0.1:1/mcp",
-        "to look at what is there: mcp-trio inspect http://127.0.0.1:1",
+        "got a URL; to inspect it, run: mcp-trio inspect http://127.0.0.1:1",
     ),
     "a host that is not here": (
         "run server.py -H 192.0.2.1 -p 0",
-        "[192.0.2.1]:0 is no address of this machine; leave",
+        "cannot listen on [192.0.2.1]:0: this machine does not have that address; leave",
     ),
     "no certificate": (
         "run server.py --http 0 --tls-cert a --tls-key b",
-        "cannot be used: there is no file a",
+        "--tls-cert: there is no file a",
     ),
     "a bad certificate": (
         "run server.py --http 0 --tls-cert server.py --tls-key server.py",
-        "--tls-cert server.py and --tls-key server.py cannot be used: they are no certificate and its key",
+        "--tls-cert server.py, --tls-key server.py: expected a certificate and its private",
     ),
     "no such port": (
         "inspect http://127.0.0.1:99999/mcp",
-        "is no URL of a server: Port out of range 0-65535; one such",
+        "got 'http://127.0.0.1:99999/mcp': Port out of range 0-65535",
     ),
     "no host": (
         "inspect http:///mcp",
-        "it has no host, or no port; one such as http://127.0.0.1:8000/mcp is wanted",
+        "expected a URL such as http://127.0.0.1:8000/mcp, got 'http:///mcp': it has no host",
     ),
     "no URL": (
         "call ws://[::1/mcp add",
-        "is no URL of a server: Invalid IPv6 URL; one such as",
+        "got 'ws://[::1/mcp': Invalid IPv6 URL",
     ),
     "nobody at HTTP": (
         "inspect http://127.0.0.1:1/mcp",
@@ -326,7 +333,7 @@ MISTAKES = {
     ),
     "a number for a server": (
         "inspect -- echo 5",
-        "what answered is no MCP server: it wrote '5', which is not JSON-RPC",
+        "this is not an MCP server: it wrote '5', which is not JSON-RPC",
     ),
     "what sends all back": (
         "inspect -- cat",
@@ -334,7 +341,7 @@ MISTAKES = {
     ),
     "reload of nothing": (
         "run --reload",
-        "--reload wants a SPEC, as in: mcp-trio run server.py --reload",
+        "--reload: expected a SPEC, as the demo does not change; for example: mcp-trio run",
     ),
 }
 
@@ -347,6 +354,30 @@ def test_a_mistake_is_told_with_what_to_type_instead(here, folder, line, says):
     assert (code, out.replace("printed at import\n", "")) == (2, "")
     (told,) = [line for line in err.splitlines() if " at import" not in line]
     assert says in told
+
+
+EXTRAS = {
+    "run server.py --console 0": ("quart_trio", "--console", "console"),
+    "run server.py --http 0 --http-engine hypercorn": (
+        "hypercorn",
+        "--http-engine hypercorn",
+        "http2",
+    ),
+    "run server.py --reload": ("watchfiles", "--reload", "reload"),
+    "bench server.py --svg chart.svg": ("matplotlib", "--svg", "charts"),
+}
+
+
+@pytest.mark.parametrize(("line", "needs"), EXTRAS.items(), ids=EXTRAS)
+def test_a_missing_extra_is_named_with_the_command_that_installs_it(
+    here, monkeypatch, line, needs
+):
+    library, option, extra = needs
+    monkeypatch.setitem(sys.modules, library, None)
+    code, out, err = here(*line.split())
+    assert (code, out.replace("printed at import\n", "")) == (2, "")
+    told = err.splitlines()[-1]
+    assert told == f"mcp-trio: error: {option} needs: pip install 'mcp_trio[{extra}]'"
 
 
 PORTS = (
@@ -363,8 +394,8 @@ def test_a_port_that_is_taken_is_named(here, folder, line):
         code, _, err = here(*line.format(port).split())
     assert code == 2
     assert (
-        f"mcp-trio: {port} is taken already; give another port, or 0 for any that is free\n"
-        in err
+        f"mcp-trio: error: cannot listen on {port}: the port is in use; choose another "
+        "one, or 0 for any free port\n" in err
     )
     assert not (folder / "a.jsonl").exists()
 
@@ -471,10 +502,10 @@ def test_what_a_server_says_comes_with_what_to_type(monkeypatch, capsys):
             {"code": -32600, "message": "Authorization: Bearer TOKEN is wanted"}
         )
 
-    monkeypatch.setitem(COMMANDS, "version", COMMANDS["version"]._replace(run=refuses))
+    monkeypatch.setattr("mcp_trio.cli.version.version", refuses)
     assert main(["version"]) == 2
     assert (
         capsys.readouterr()
         .err.rstrip()
-        .endswith("is wanted (-32600); give one with --token, or in MCP_TRIO_TOKEN")
+        .endswith("is wanted (-32600); pass a token with --token or MCP_TRIO_TOKEN")
     )

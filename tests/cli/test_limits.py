@@ -106,9 +106,9 @@ def test_arguments_are_in_the_log_for_who_asks(
     ("flag", "value", "told"),
     [
         ("--rate", "10", "'10/s', '100/m' or '1000/h'"),
-        ("--max-in-flight", "0", "a whole number is wanted, at least 1, not '0'"),
-        ("--max-result", "1e6", "a whole number is wanted, at least 1, not '1e6'"),
-        ("--log-format", "xml", "text or json is wanted, not 'xml'"),
+        ("--max-in-flight", "0", "expected a whole number of at least 1, got '0'"),
+        ("--max-result", "1e6", "expected a whole number of at least 1, got '1e6'"),
+        ("--log-format", "xml", "expected one of text, json, got 'xml'"),
     ],
 )
 def test_what_cannot_be_is_told_in_a_line(flag: str, value: str, told: str) -> None:

@@ -1,5 +1,6 @@
 """A SPEC leads to a Server, or to one line that says why it does not."""
 
+import contextlib
 import pickle
 import sys
 
@@ -126,7 +127,11 @@ WRONG = {
     "no such module": ("nothing", "", ["no module 'nothing'"]),
     "no such submodule": ("json.nothing", "", ["no module 'json.nothing'"]),
     "neither": ("what ever", "", ["neither a file nor a module"]),
-    "bad name": ("weather:1st", "", ["'weather:1st'", "no name"]),
+    "bad name": (
+        "weather:1st",
+        "",
+        ["'weather:1st'", "'1st' cannot be the name of an object"],
+    ),
     "bad syntax": (
         "weather.py",
         "x = 1\ndef f(:\n",
@@ -181,7 +186,7 @@ WRONG = {
     "not a Server": (
         "weather.py:a",
         "a = 1",
-        ["weather.py:a is of type int, not a Server"],
+        ["weather.py:a: expected a Server, got int"],
     ),
 }
 
@@ -202,3 +207,60 @@ def test_an_exception_within_an_imported_package_is_told_with_its_place(folder):
     message = problem("package.module")
     assert "NameError" in message
     assert "broken.py, line 3" in message
+
+
+# A file that is a module of a package
+
+RELATIVE = f"{MAKES}from . import helpers\nserver = Server('a')"
+
+
+@pytest.mark.parametrize("package", ["srv", "without_init"])
+def test_a_file_with_relative_imports_is_pointed_to_its_module(folder, package):
+    write(folder, f"{package}/main.py", RELATIVE)
+    write(folder, f"{package}/helpers.py", "")
+    if package == "srv":
+        write(folder, f"{package}/__init__.py", "")
+    message = problem(f"{package}/main.py")
+    assert "ImportError: attempted relative import" in message
+    assert f"{package}/main.py, line 2" in message
+    assert message.endswith(
+        f"; it is a module of a package: use {package}.main instead of {package}/main.py"
+    )
+    assert load(f"{package}.main").info.name == "a"
+
+
+def test_the_name_of_a_module_has_every_package_that_it_is_in(folder):
+    write(folder, "outer/__init__.py", "")
+    write(folder, "outer/inner/__init__.py", "")
+    write(folder, "outer/inner/main.py", RELATIVE.replace("from .", "from ..inner"))
+    write(folder, "outer/inner/helpers.py", "")
+    assert "use outer.inner.main instead of" in problem("outer/inner/main.py:server")
+    assert load("outer.inner.main:server").info.name == "a"
+
+
+def test_a_package_elsewhere_is_named_with_its_folder(folder, monkeypatch):
+    write(folder, "elsewhere/srv/__init__.py", "")
+    write(folder, "elsewhere/srv/main.py", RELATIVE)
+    write(folder, "here/notes.txt", "")
+    monkeypatch.chdir(folder / "here")
+    message = problem("../elsewhere/srv/main.py")
+    assert message.endswith(f"use srv.main in the folder {folder / 'elsewhere'}")
+
+
+def test_a_relative_import_in_the_current_folder_names_the_folder_above(folder):
+    write(folder, "srv/__init__.py", "")
+    path = write(folder, "srv/main.py", RELATIVE)
+    assert load_problem_in(path.parent, "main.py").endswith(
+        f"use srv.main in the folder {folder}"
+    )
+
+
+def load_problem_in(folder, spec):
+    with contextlib.chdir(folder):
+        return problem(spec)
+
+
+def test_a_failing_relative_import_within_a_package_has_no_such_hint(folder):
+    write(folder, "srv/__init__.py", "")
+    write(folder, "srv/main.py", f"{MAKES}from . import missing")
+    assert "it is a module of a package" not in problem("srv.main")

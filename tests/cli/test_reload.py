@@ -180,12 +180,12 @@ async def test_a_file_with_an_error_leaves_all_as_it_was(
     async with client_of(server) as client:
         before = sys.modules["changing"]
         write(folder, FILE + ONE_MORE.strip() + "\n" + text)
-        reloader._reload_and_say()
+        reloader.reload_and_print()
         err = capsys.readouterr().err
         for part in (
             "Not reloaded",
             "changing.py",
-            "What was served before goes on",
+            "The previous version is still served",
             *says,
         ):
             assert part in err
@@ -324,7 +324,7 @@ def test_it_is_said_what_takes_effect_with_the_next_start(folder, capsys, new, s
     server, reloader = loaded()
     write(folder, new)
     reloader.reload()
-    assert ("takes effect with the next start" in capsys.readouterr().err) is said
+    assert ("restart the server to apply it" in capsys.readouterr().err) is said
     assert server.info.name == "changing"
 
 
@@ -335,7 +335,7 @@ def test_without_the_library_it_is_said_how_to_get_it(folder, monkeypatch):
 
 
 def test_what_is_not_the_users_is_not_watched(folder):
-    with pytest.raises(UsageError, match="nothing of yours to watch"):
+    with pytest.raises(UsageError, match="no file of yours to watch"):
         loaded("mcp_trio.demo")
 
 

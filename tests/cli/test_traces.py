@@ -222,10 +222,10 @@ def test_a_command_is_started_for_each_replay(recorded, capsys, monkeypatch):
         (["a.py", "one.jsonl"], "a.py: a trace is a file *.jsonl"),
         (
             ["one.jsonl", "--over", "smoke"],
-            "argument --over: stdio or http or sse or ws is wanted, not 'smoke'",
+            "--over: expected one of stdio, http, sse, ws, got 'smoke'",
         ),
         (["one.jsonl", "--update", "--stabilise"], "not allowed with"),
-        (["one.jsonl", "--timeout", "0"], "leaves no time"),
+        (["one.jsonl", "--timeout", "0"], "more than 0 seconds"),
         (
             ["cut.jsonl"],
             "cut.jsonl:3: cut off in mid-line; the 2 lines before it are whole",
@@ -349,10 +349,10 @@ def test_of_a_trace_that_is_cut_off_what_there_is_is_shown(recorded, capsys):
 def test_show_says_what_is_no_trace(folder, capsys):
     assert main(["show", "server.py"]) == 2
     assert capsys.readouterr().err.startswith(
-        "mcp-trio: server.py:1: no header of a trace: "
+        "mcp-trio: error: server.py:1: no header of a trace: "
     )
     assert main(["show", "nowhere.jsonl"]) == 2
     assert (
         capsys.readouterr().err
-        == "mcp-trio: nowhere.jsonl cannot be read: No such file or directory\n"
+        == "mcp-trio: error: nowhere.jsonl cannot be read: No such file or directory\n"
     )

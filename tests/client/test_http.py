@@ -388,9 +388,7 @@ async def test_what_is_no_message_is_told_to_who_waits_for_a_reply(answer, says)
 async def test_a_result_that_is_none_is_no_message(result):
     reply = answered(f'{{"jsonrpc":"2.0","id":0,"result":{result}}}')
     async with saying(reply) as (url, _), connect(f"{url}/mcp", "2026-07-28") as client:
-        with pytest.raises(
-            NotAMessage, match="what answered is no MCP server: it wrote"
-        ):
+        with pytest.raises(NotAMessage, match="this is not an MCP server: it wrote"):
             await client.list_tools()
 
 

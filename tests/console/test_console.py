@@ -267,7 +267,7 @@ async def test_an_address_for_others_has_to_be_given_and_is_warned_of(
             partial(serve_console, server, "0.0.0.0", 0, stopping=stopping)
         )
         nursery.cancel_scope.cancel()
-    assert "others can come" in capsys.readouterr().err
+    assert "other machines can reach" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -770,7 +770,7 @@ def test_a_port_that_is_taken_is_told_in_a_line(
         assert main(["run", "--console", str(taken.getsockname()[1])]) == 2
     lines = capfd.readouterr().err.splitlines()
     assert len(lines) == 1
-    assert "is taken already" in lines[0]
+    assert "the port is in use" in lines[0]
 
 
 @pytest.mark.parametrize("flag", [True, False])
@@ -784,7 +784,7 @@ def test_an_address_that_is_none(
         monkeypatch.setenv("MCP_TRIO_CONSOLE", "nowhere")
         assert main(["run"]) == 2
     assert (
-        "[HOST:]PORT is wanted, such as 8000 or 127.0.0.1:8000, not 'nowhere'"
+        "expected [HOST:]PORT such as 8000 or 127.0.0.1:8000, got 'nowhere'"
         in capsys.readouterr().err
     )
 

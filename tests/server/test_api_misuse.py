@@ -243,19 +243,19 @@ CASES: list[Case] = [
         "a timeout of nothing",
         lambda s: s.tool(timeout=0)(function),
         ValueError,
-        "server.tool(timeout) wants a positive number of seconds, not 0",
+        "server.tool(timeout): expected a positive number of seconds, got 0",
     ),
     (
         "a timeout below nothing",
         lambda s: s.tool(timeout=-1)(function),
         ValueError,
-        "not -1",
+        "got -1",
     ),
     (
         "a timeout that is no number",
         lambda s: s.tool(timeout=float("nan"))(function),
         ValueError,
-        "not nan",
+        "got nan",
     ),
     ("a timeout in words", lambda s: s.tool(timeout="5")(function), ValueError, "'5'"),
     ("an unsupported type", lambda s: s.tool(with_object), TypeError, "with_object"),
@@ -426,14 +426,19 @@ CASES: list[Case] = [
         "a timeout that is true",
         lambda s: Server("x", timeout=True),
         ValueError,
-        "Server(timeout) wants",
+        "Server(timeout): expected",
     ),
-    ("no grace", lambda s: Server("x", grace=None), ValueError, "Server(grace) wants"),  # type: ignore[arg-type]
+    (
+        "no grace",
+        lambda s: Server("x", grace=None),
+        ValueError,
+        "Server(grace): expected",
+    ),  # type: ignore[arg-type]
     (
         "a grace that is false",
         lambda s: Server("x", grace=False),
         ValueError,
-        "Server(grace) wants",
+        "Server(grace): expected",
     ),
     (
         "an unknown profile",
@@ -463,7 +468,7 @@ CASES: list[Case] = [
         "a grace below nothing",
         lambda s: Server("x", grace=-1),
         ValueError,
-        "Server(grace) wants",
+        "Server(grace): expected",
     ),
 ]
 

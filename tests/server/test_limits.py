@@ -495,7 +495,7 @@ def test_a_rate_is_read(text: str, rate: Rate) -> None:
 )
 def test_what_is_no_rate_is_told(text: Any) -> None:
     with pytest.raises(
-        ValueError, match=r"^Limits\(rate\) wants '10/s', '100/m' or '1000/h'"
+        ValueError, match=r"^Limits\(rate\): expected '10/s', '100/m' or '1000/h'"
     ):
         Limits(rate=text)
 
@@ -506,7 +506,8 @@ def test_what_is_no_rate_is_told(text: Any) -> None:
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "10"])
 def test_what_is_no_bound_is_told(name: str, value: Any) -> None:
     with pytest.raises(
-        ValueError, match=rf"^Limits\({name}\) wants a whole number, at least 1, not "
+        ValueError,
+        match=rf"^Limits\({name}\): expected a whole number of at least 1, got ",
     ):
         Limits(**{name: value})
 
@@ -519,7 +520,7 @@ def test_a_tools_limits_are_checked_when_it_is_added(options: Json) -> None:
     async def add() -> None: ...
 
     with pytest.raises(
-        ValueError, match=rf"^server.tool\({next(iter(options))}\) wants"
+        ValueError, match=rf"^server.tool\({next(iter(options))}\): expected"
     ):
         Server("x").add_tool(add, **options)
 

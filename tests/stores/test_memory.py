@@ -217,8 +217,20 @@ async def test_a_lease_ends_unless_it_is_renewed(
     await trio.sleep(9)
     assert await store.acquire("a", 10) is None
     await trio.sleep(1)
+    assert await store.acquire("a", 10) is not None
     with pytest.raises(LeaseLost):
         await store.renew(lease, 10)
+
+
+async def test_a_lease_that_nobody_else_was_granted_can_be_renewed_late(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    lease = await store.acquire("a", 10)
+    assert lease is not None
+    await trio.sleep(20)
+    await store.write("result", b"", lease=lease)
+    await store.renew(lease, 10)
+    assert await store.acquire("a", 10) is None
 
 
 async def test_a_late_write_under_an_old_lease_is_refused(

@@ -521,7 +521,7 @@ def test_a_folder_is_no_file_to_record_to(tmp_path):
         assert process.wait(20) == 2
         assert (
             process.stderr.read().decode()
-            == f"mcp-trio: {tmp_path} is a folder; name a file\n"
+            == f"mcp-trio: error: {tmp_path} is a folder; name a file\n"
         )
 
 

@@ -429,7 +429,7 @@ def test_an_engine_that_there_is_not(
     else:
         monkeypatch.setenv("MCP_TRIO_HTTP_ENGINE", "apache")
         assert main(["run", "--http", "0"]) == 2
-    assert "native or hypercorn is wanted, not 'apache'" in capsys.readouterr().err
+    assert "expected one of native, hypercorn, got 'apache'" in capsys.readouterr().err
 
 
 @pytest.mark.slow
