@@ -126,7 +126,7 @@ def _configure(server: Server, options: argparse.Namespace) -> None:
     if options.task_slots is not None:
         server.task_slots = options.task_slots
     limits = {}
-    for name in ("timeout", "rate", "max_in_flight", "max_result"):
+    for name in ("timeout", "rate", "max_in_flight", "max_result", "threads"):
         value = getattr(options, name)
         if value is not None:
             limits[name] = value

@@ -1,6 +1,5 @@
 """A client that speaks every protocol revision over every transport."""
 
-from .client import AnswerCallback as AnswerCallback
 from .client import Client as Client
 from .client import Result as Result
 from .client import talk as talk
@@ -9,6 +8,11 @@ from .errors import NotAMessage as NotAMessage
 from .errors import RemoteError as RemoteError
 from .errors import ServerGone as ServerGone
 from .errors import TaskCancelled as TaskCancelled
+from .handlers import AnswerCallback as AnswerCallback
+from .handlers import ElicitationHandler as ElicitationHandler
+from .handlers import LogHandler as LogHandler
+from .handlers import ProgressHandler as ProgressHandler
+from .handlers import SamplingHandler as SamplingHandler
 from .target import connect as connect
 from .tasks import TASKS as TASKS
 
@@ -20,9 +24,13 @@ __all__ = [
     "Answer",
     "AnswerCallback",
     "Client",
+    "ElicitationHandler",
+    "LogHandler",
     "NotAMessage",
+    "ProgressHandler",
     "RemoteError",
     "Result",
+    "SamplingHandler",
     "ServerGone",
     "TaskCancelled",
     "connect",

@@ -13,7 +13,7 @@ from msgspec import Struct
 from ..server.limiter import Buckets
 from ..server.limits import Rate
 from ..server.shared_state import StoreStatistics
-from .base import Entry, Job, Lease, LeaseLost, LogPage, Record
+from .base import Entry, Lease, LeaseLost, LogPage, QueuedJob, Record
 from .subscription import Inbox
 
 
@@ -108,6 +108,7 @@ class MemoryStore:
     async def delete(self, key: str) -> None:
         """Delete a record, if it exists."""
         self._records.pop(key, None)
+        self._forget_expired(trio.current_time())
 
     def _forget_expired(self, now: float) -> None:
         expiries = self._expiries
@@ -220,7 +221,7 @@ class MemoryStore:
 
     async def push(
         self, queue: str, data: bytes, *, hold: float | None = None
-    ) -> Job | None:
+    ) -> QueuedJob | None:
         """Add an item to a queue. See `Store.push`."""
         items = self._queue(queue)
         item = _Queued(f"{queue}-{next(self._versions)}", data)
@@ -230,7 +231,7 @@ class MemoryStore:
         items.changed.unpark()
         return None
 
-    async def pull(self, queue: str, seconds: float) -> Job:
+    async def pull(self, queue: str, seconds: float) -> QueuedJob:
         """Wait for an item, and lease it for so many seconds. See `Store.pull`."""
         items = self._queue(queue)
         while True:
@@ -242,14 +243,14 @@ class MemoryStore:
             with trio.move_on_at(self._next_end(items)):
                 await items.changed.park()
 
-    async def done(self, job: Job) -> None:
+    async def done(self, job: QueuedJob) -> None:
         """Remove an item for good."""
         item = self._queue(job.queue).leased.get(job.id)
         if item is not None and item.lease == job.lease:
             del self._queue(job.queue).leased[job.id]
         await self.release(job.lease)
 
-    async def give_back(self, job: Job) -> None:
+    async def give_back(self, job: QueuedJob) -> None:
         """End the lease of an item, so that it can be pulled again at once."""
         items = self._queue(job.queue)
         item = items.leased.get(job.id)
@@ -265,11 +266,11 @@ class MemoryStore:
             self._queues[queue] = _Queue(deque(), {}, lot)
         return self._queues[queue]
 
-    def _lease_item(self, queue: str, item: _Queued, seconds: float) -> Job:
+    def _lease_item(self, queue: str, item: _Queued, seconds: float) -> QueuedJob:
         item.attempts += 1
         item.lease = self._grant(item.id, trio.current_time() + seconds)
         self._queue(queue).leased[item.id] = item
-        return Job(queue, item.id, item.data, item.attempts, item.lease)
+        return QueuedJob(queue, item.id, item.data, item.attempts, item.lease)
 
     def _expired_item(self, items: _Queue) -> _Queued | None:
         """Return an item whose lease has expired, if there is one."""

@@ -29,7 +29,7 @@ from coredis import Redis
 from ..server.limits import Rate
 from ..server.shared_state import StoreStatistics
 from . import redis_scripts as scripts
-from .base import Entry, Job, Lease, LeaseLost, LogPage, Record, StoreUnavailable
+from .base import Entry, Lease, LeaseLost, LogPage, QueuedJob, Record, StoreUnavailable
 from .redis_connection import RedisConnection, parse_redis_url
 from .subscription import Inbox
 
@@ -214,7 +214,7 @@ class RedisStore:
 
     async def push(
         self, queue: str, data: bytes, *, hold: float | None = None
-    ) -> Job | None:
+    ) -> QueuedJob | None:
         """Add an item to a queue. See `Store.push`."""
         id = f"{queue}-{secrets.token_hex(8)}"
         found = await self._script(
@@ -230,17 +230,17 @@ class RedisStore:
         await self._announce(queue)
         return None
 
-    async def pull(self, queue: str, seconds: float) -> Job:
+    async def pull(self, queue: str, seconds: float) -> QueuedJob:
         """Wait for an item, and lease it for so many seconds. See `Store.pull`."""
         async with self.subscribe(f"queue:{queue}") as changes:
             while True:
                 found = await self._pull_now(queue, seconds)
-                if isinstance(found, Job):
+                if isinstance(found, QueuedJob):
                     return found
                 with trio.move_on_after(found):
                     await changes.receive()
 
-    async def _pull_now(self, queue: str, seconds: float) -> Job | float:
+    async def _pull_now(self, queue: str, seconds: float) -> QueuedJob | float:
         """Lease an item. If there is none, return the seconds until the next look."""
         found = await self._script(
             scripts.PULL,
@@ -256,16 +256,16 @@ class RedisStore:
             return POLL_INTERVAL
         return min(found / 1000 + 0.01, POLL_INTERVAL)
 
-    async def done(self, job: Job) -> None:
+    async def done(self, job: QueuedJob) -> None:
         """Remove an item for good."""
         await self._end_job(job, is_done=True)
 
-    async def give_back(self, job: Job) -> None:
+    async def give_back(self, job: QueuedJob) -> None:
         """End the lease of an item, so that it can be pulled again at once."""
         if await self._end_job(job, is_done=False):
             await self._announce(job.queue)
 
-    async def _end_job(self, job: Job, *, is_done: bool) -> bool:
+    async def _end_job(self, job: QueuedJob, *, is_done: bool) -> bool:
         """End the lease of an item. Returns False if it was lost."""
         keys = [*self._queue_keys(job.queue), self._key("lease", job.id)]
         return bool(
@@ -307,8 +307,8 @@ def _milliseconds(seconds: float) -> int:
     return max(1, round(seconds * 1000))
 
 
-def _job(queue: str, found: Sequence[Any]) -> Job:
+def _job(queue: str, found: Sequence[Any]) -> QueuedJob:
     """Return the job that a script has leased."""
     id, data, attempt, token = found
     name = id.decode()
-    return Job(queue, name, data, attempt, Lease(name, token))
+    return QueuedJob(queue, name, data, attempt, Lease(name, token))

@@ -116,6 +116,7 @@ def test_each_block_says_what_it_is() -> None:
         "dockerfile",
         "text",
         "html",
+        "yaml",
     }
     assert [
         (page.name, one.line, one.kind)

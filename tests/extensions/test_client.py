@@ -16,7 +16,9 @@ from msgspec import Struct
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from mcp_trio import Context, InvalidParams, Server
+from mcp_trio.cli.reload import Reloader
 from mcp_trio.client import TASKS, RemoteError, TaskCancelled
+from mcp_trio.load_spec import load
 from mcp_trio.testing import connect
 from tests.support.command_line import ENVIRONMENT
 
@@ -156,6 +158,21 @@ def test_call_waits_for_a_task(spec: str) -> None:
         env=ENVIRONMENT,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+async def test_a_reloaded_tool_is_still_a_task(
+    spec: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(sys, "path", [str(Path(spec).parent), *sys.path])
+    server = load(spec)
+    reloader = Reloader(server, spec)
+    changed = SERVER.replace('return "done"', 'return "done again"')
+    Path(spec).write_text(changed)
+    reloader.reload()
+    async with connect(server, capabilities=DECLARED) as client:
+        result = await client.call_tool("job", {"seconds": 1})
+    assert result.text == "done again"
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from mcp_trio import (
 from mcp_trio.client.client import Client
 from mcp_trio.client.errors import RemoteError
 from mcp_trio.extensions.tasks import Tasks
+from mcp_trio.stores.memory import MemoryStore
 from mcp_trio.testing import connect as connect_as
 from tests.support.checked import ALL, MODERN, NEWEST, OPENING, connect
 
@@ -795,6 +796,25 @@ async def test_a_task_expires_and_is_stopped(autojump_clock: MockClock) -> None:
         with pytest.raises(RemoteError) as refused:
             await get(client, id)
     assert refused.value.code == -32602
+
+
+async def test_expired_tasks_leave_nothing_behind(autojump_clock: MockClock) -> None:
+    store = MemoryStore()
+    server = Server("tasks", extensions=[Tasks(store=store)])
+
+    @server.tool(task="optional", ttl=60)
+    async def job() -> str:
+        return "x" * 1000
+
+    async with joined(server) as client:
+        for _ in range(100):
+            await create(client, "job")
+        await wait_all_tasks_blocked()
+        assert len(store._records) == 100
+        await trio.sleep(65)
+        assert store._records == {}
+        assert store._expiries == []
+        assert store._leases == {}
 
 
 async def test_no_task_is_kept_longer_than_the_server_allows(

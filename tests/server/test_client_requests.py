@@ -84,7 +84,7 @@ class Client:
 
 
 def a_server() -> Server:
-    server = Server("x", secret="the secret")
+    server = Server("x", secret="the secret of these tests, and no other")
 
     @server.tool
     async def book(ctx: Context, city: str = "Paris") -> str:
@@ -414,7 +414,7 @@ async def test_a_message_to_sample_from_is_text_image_or_audio(
         assert (await client.call_tool("think", {"sound": True})).text == "Paris"
         assert (await client.call_tool("think", {"sound": False})).is_error
     assert (
-        "a message to sample from is Text, Image or Audio, not ResourceLink"
+        "expected text, an image, audio, a ToolUse or a ToolUseResult, got ResourceLink"
         in caplog.text
     )
 

@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 import mcp_trio
-from mcp_trio.transports import stdio
+from mcp_trio.transports import awake
 from mcp_trio.transports.stdio import open_wire
 
 ROOT = Path(mcp_trio.__file__).parents[1]
@@ -481,7 +481,7 @@ async def answer_and_count(wire, glances):
 
 
 async def test_the_input_can_be_ended_while_its_reader_waits_awake(monkeypatch):
-    monkeypatch.setattr(stdio, "AWAKE", 10)
+    monkeypatch.setattr(awake, "AWAKE", 10)
     async with connected(pipes) as (wire, far):
         await far.write(b"1\n")
         await wire.receive()

@@ -32,7 +32,7 @@ def read(pieces: list[bytes], *, forgetful: bool = False) -> list[object]:
     parser = RequestParser(admit, "127.0.0.1")
     for piece in pieces:
         if forgetful:
-            parser._usual_size = -1
+            parser.memo.forget()
         parser.feed(piece)
         if parser.failed:
             break
