@@ -91,7 +91,8 @@ class Lease(Struct, frozen=True):
 class QueuedJob(Struct, frozen=True):
     """An item of a queue, leased to whoever pulled it.
 
-    `attempt` is 1 when the item is pulled for the first time.
+    `attempt` counts how often the item was leased. It does not count leases that were
+    given back.
     """
 
     queue: str
@@ -233,4 +234,4 @@ class Store(Protocol):
         """Remove an item for good."""
 
     async def give_back(self, job: QueuedJob) -> None:
-        """End the lease of an item, so that it can be pulled again at once."""
+        """End the lease of an item, as if it had not been pulled."""

@@ -251,11 +251,12 @@ class MemoryStore:
         await self.release(job.lease)
 
     async def give_back(self, job: QueuedJob) -> None:
-        """End the lease of an item, so that it can be pulled again at once."""
+        """End the lease of an item, as if it had not been pulled."""
         items = self._queue(job.queue)
         item = items.leased.get(job.id)
         if item is not None and item.lease == job.lease:
             del items.leased[job.id]
+            item.attempts -= 1
             items.waiting.append(item)
             items.changed.unpark()
         await self.release(job.lease)

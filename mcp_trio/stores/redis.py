@@ -234,7 +234,9 @@ class RedisStore:
         """Wait for an item, and lease it for so many seconds. See `Store.pull`."""
         async with self.subscribe(f"queue:{queue}") as changes:
             while True:
-                found = await self._pull_now(queue, seconds)
+                # A job must not be lost because this is cancelled at that moment.
+                with trio.CancelScope(shield=True):
+                    found = await self._pull_now(queue, seconds)
                 if isinstance(found, QueuedJob):
                     return found
                 with trio.move_on_after(found):
@@ -261,7 +263,7 @@ class RedisStore:
         await self._end_job(job, is_done=True)
 
     async def give_back(self, job: QueuedJob) -> None:
-        """End the lease of an item, so that it can be pulled again at once."""
+        """End the lease of an item, as if it had not been pulled."""
         if await self._end_job(job, is_done=False):
             await self._announce(job.queue)
 

@@ -206,6 +206,7 @@ if ARGV[3] == '1' then
     redis.call('HDEL', KEYS[1], ARGV[1])
     redis.call('HDEL', KEYS[2], ARGV[1])
 else
+    redis.call('HINCRBY', KEYS[2], ARGV[1], -1)
     redis.call('RPUSH', KEYS[3], ARGV[1])
 end
 return 1

@@ -36,7 +36,8 @@ MAY_IMPORT = {
     "console": {"auth", "client", "protocol", "server", "trace", "transports"},
     "telemetry": {"server"},
     "serve": {
-        *("auth", "console", "extensions", "server", "telemetry", "transports"),
+        *("auth", "console", "extensions", "server", "stores", "telemetry"),
+        "transports",
     },
     "mcp_trio": {"auth", "protocol", "serve", "server"},
     "demo": {"mcp_trio"},

@@ -24,6 +24,7 @@ from .messages import Fields, Head, Headers, Reply, refusal
 # Routes.
 MCP = "mcp"
 HEALTH = "health"
+READY = "ready"
 METRICS = "metrics"
 SSE = "sse"
 MESSAGES = "messages"
@@ -36,6 +37,7 @@ METHODS = {
     SSE: (b"GET",),
     MESSAGES: (b"POST",),
     HEALTH: (b"GET", b"HEAD"),
+    READY: (b"GET", b"HEAD"),
     METRICS: (b"GET", b"HEAD"),
     METADATA: (b"GET", b"HEAD"),
     SSE_METADATA: (b"GET", b"HEAD"),
@@ -83,6 +85,7 @@ class Routes:
             mcp.encode(): MCP,
             without_slash.encode() + b"/": MCP,
             b"/healthz": HEALTH,
+            b"/readyz": READY,
             b"/metrics": METRICS,
             b"/sse": SSE,
             b"/messages": MESSAGES,

@@ -32,7 +32,7 @@ from .messages import (
     refusal,
     reply,
 )
-from .metrics import Gauge, Metrics, thread_gauges
+from .metrics import Gauge, Metrics, store_gauges, thread_gauges
 from .response import PostResponse
 from .rules import (
     HEALTH,
@@ -41,6 +41,7 @@ from .rules import (
     MESSAGES,
     METADATA,
     METRICS,
+    READY,
     SESSION,
     SSE,
     SSE_METADATA,
@@ -61,6 +62,8 @@ from .settings import DEFAULT_SETTINGS, HttpSettings
 LAST_WORDS = 0.5
 # Refusals that well-meaning clients get too, and that are not worth a line in the log.
 ORDINARY = frozenset({404, 405, 406, 415})
+# What load balancers and orchestrators ask for.
+PROBES = frozenset({HEALTH, READY})
 
 
 class Service:
@@ -110,7 +113,7 @@ class Service:
 
     def _check_rate(self, head: Head) -> Reply | None:
         """Refuse a client that sends far too many requests."""
-        if head.route == HEALTH:
+        if head.route in PROBES:
             return None
         wait = self.server.limiter.flood(head.peer)
         if not wait:
@@ -123,7 +126,7 @@ class Service:
         if not head.route:
             return refusal(404, "Nothing is served under this path")
         # A health check may use any Host.
-        if head.route != HEALTH:
+        if head.route not in PROBES:
             refused = self.guard.check(head)
             if refused is not None:
                 return refused
@@ -173,6 +176,17 @@ class Service:
             return self.bearers.metadata(head)
         if head.route == METRICS:
             return Reply(200, self.metrics.render(self._gauges()), PLAIN)
+        if head.route == READY:
+            return self._readiness()
+        return Reply(200, b"ok\n", PLAIN)
+
+    def _readiness(self) -> Reply:
+        """Say whether this process can serve every request now."""
+        store = self.server.shared_state
+        if self.stopping:
+            return Reply(503, b"stopping\n", PLAIN)
+        if store is not None and not store.is_available:
+            return Reply(503, b"the store cannot be reached\n", PLAIN)
         return Reply(200, b"ok\n", PLAIN)
 
     def _gauges(self) -> list[Gauge]:
@@ -184,7 +198,11 @@ class Service:
             Gauge("mcp_sessions", "HTTP sessions that are open.", sessions),
         ]
         threads = self.server.environment.worker_threads
-        return gauges if threads is None else gauges + thread_gauges(threads)
+        if threads is not None:
+            gauges += thread_gauges(threads)
+        if self.server.shared_state is not None:
+            gauges += store_gauges(self.server.shared_state)
+        return gauges
 
     def _post(self, head: Head, body: bytes) -> Reply | Exchange:
         """Answer a POST to the MCP endpoint, and show it to the message observer."""
