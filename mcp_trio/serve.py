@@ -134,6 +134,7 @@ class Server(app.Server[StateT]):
         allowed_hosts: Iterable[str] = (),
         allowed_origins: Iterable[str] = (),
         cors: bool = False,
+        stateless: bool = False,
         tls: tuple[str, str] | None = None,
         task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
     ) -> None:
@@ -152,6 +153,9 @@ class Server(app.Server[StateT]):
         machine; `cors` allows every origin. `tls` is the file of a certificate and the
         file of its key. `http_engine` is "native" or "hypercorn", which has HTTP/2.
 
+        With `stateless` there are no sessions over HTTP, in any revision, so every
+        process can serve every request. WebSocket is as ever.
+
         Started with `nursery.start`, this returns the URLs once all are served.
         """
         await serve(
@@ -165,6 +169,7 @@ class Server(app.Server[StateT]):
             allowed_hosts=allowed_hosts,
             allowed_origins=allowed_origins,
             cors=cors,
+            stateless=stateless,
             tls=tls,
             task_status=task_status,
         )
@@ -176,6 +181,7 @@ class Server(app.Server[StateT]):
         allowed_hosts: Iterable[str] = (),
         allowed_origins: Iterable[str] = (),
         cors: bool = False,
+        stateless: bool = False,
     ) -> "Application":
         """Return an ASGI 3 application that serves what `serve` serves over HTTP.
 
@@ -190,6 +196,7 @@ class Server(app.Server[StateT]):
             allowed_hosts=allowed_hosts,
             allowed_origins=allowed_origins,
             cors=cors,
+            stateless=stateless,
         )
         return Application(self, settings)
 
@@ -227,6 +234,7 @@ async def serve(
     allowed_hosts: Iterable[str] = (),
     allowed_origins: Iterable[str] = (),
     cors: bool = False,
+    stateless: bool = False,
     tls: tuple[str, str] | None = None,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -239,6 +247,7 @@ async def serve(
         allowed_hosts=allowed_hosts,
         allowed_origins=allowed_origins,
         cors=cors,
+        stateless=stateless,
         tls=tls,
     )
     places = _Places(stdio, http, ws, console, http_engine, settings)

@@ -180,6 +180,7 @@ def _serve_options(options: argparse.Namespace) -> dict[str, Any]:
         "http_engine": options.http_engine,
         "path": options.path,
         "cors": options.cors,
+        "stateless": options.stateless,
         "allowed_hosts": options.allowed_host,
         "allowed_origins": options.allowed_origin,
         "tls": _tls_files(options.tls_cert, options.tls_key),

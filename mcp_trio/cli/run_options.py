@@ -66,6 +66,10 @@ SWITCHES = {
     "stdio": "serve on standard input and output (the default)",
     "log_arguments": "include the arguments of calls in the log",
     "cors": "allow pages of every origin to call the server, for development",
+    "stateless": (
+        "serve HTTP without sessions in every revision, so that any process can serve "
+        "any request"
+    ),
     "reload": (
         "reload the SPEC when a file changes; the lifespan and the options of "
         "Server(...) stay"
