@@ -32,6 +32,7 @@ from .limiter import Limiter
 from .limits import Limits, must_be_seconds
 from .registry import Pages, Registry, in_pages_of
 from .request import Environment, RequestObserver, SessionObserver
+from .shared_state import SharedState
 from .subscriptions import Subscriptions
 from .worker_threads import WorkerThreads
 
@@ -81,6 +82,8 @@ class Server(Generic[StateT]):
     session_observers: tuple[SessionObserver, ...] = ()
     # How many tasks this process works on at a time; None: as the extension says.
     task_slots: int | None = None
+    # The store that the server's processes share, if there is one.
+    shared_state: SharedState | None = None
     # None if the server has no extensions; most servers have none.
     extensions: ExtensionPoints | None = None
     # Exceptions that stop a request from outside, and are passed on. While `serve`
@@ -202,6 +205,15 @@ class Server(Generic[StateT]):
     def use_tasks(self) -> None:
         """Declare the tasks extension, because a tool uses it."""
         raise NotImplementedError("only mcp_trio.Server has tasks")
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether the tasks extension is declared."""
+        return "io.modelcontextprotocol/tasks" in (self.extensions or ())
+
+    def use_store(self, store: str) -> None:
+        """Share what the server keeps with other processes, in the store at a URL."""
+        raise NotImplementedError("only mcp_trio.Server has stores")
 
     def refresh_call_hooks(self) -> None:
         """Let each tool know which extensions take part in its calls."""
@@ -333,9 +345,7 @@ class Server(Generic[StateT]):
         """
         from .features.tools import ServerTool, task_options
 
-        if task is not None and "io.modelcontextprotocol/tasks" not in (
-            self.extensions or ()
-        ):
+        if task is not None and not self.has_tasks:
             self.use_tasks()
 
         tool = ServerTool(
