@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -100,7 +100,7 @@ OPENING = {
 }
 
 
-def request(method: str, id: int, params: dict[str, object]) -> bytes:
+def request(method: str, id: int, params: Mapping[str, object]) -> bytes:
     """Encode a request."""
     return msgspec.json.encode(
         {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
@@ -299,11 +299,12 @@ def never_end_a_turn() -> None:
     A reader's turn ends after some milliseconds. Valgrind is so slow that it would end
     after almost every request, or not, by what else the machine does.
     """
-    from mcp_trio.server import serve_conversation
+    from mcp_trio.server import context, serve_conversation
     from mcp_trio.transports.http import connection, reader
 
     for module in (serve_conversation, connection, reader):
         module.TURN = float("inf")  # type: ignore[attr-defined]
+    context.BURST = float("inf")
 
 
 def count(folder: Path) -> None:
