@@ -127,6 +127,8 @@ class Server(Generic[StateT]):
         self._create_registries(pages)
         # The names of the tools that waited when they were last called.
         self.tools_that_wait: set[str] = set()
+        # Tasks, of all conversations, that wait for the next call of such a tool.
+        self.idle_tasks = 0
         limits = _with_timeout(limits or Limits(), timeout)
         self.environment = Environment(limits, _signing_secret(secret))
         self.limiter = Limiter(limits)

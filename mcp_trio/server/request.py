@@ -66,6 +66,11 @@ class Request(Struct, eq=False):
         """Whether nothing more may be sent about this request."""
         return self.ended or (self.scope is not None and self.scope.cancel_called)
 
+    def send(self, message: bytes) -> None:
+        """Send a message about this request, unless it is over."""
+        if not self.is_over:
+            self.conversation.send(message, self.channel)
+
     def tell(self, method: str, params: Json) -> None:
         """Send a notification about this request, unless it is over."""
         if not self.is_over:
