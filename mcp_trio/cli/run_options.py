@@ -67,8 +67,8 @@ SWITCHES = {
     "log_arguments": "include the arguments of calls in the log",
     "cors": "allow pages of every origin to call the server, for development",
     "reload": (
-        "reload the SPEC when a file changes; the lifespan and the options of "
-        "Server(...) stay"
+        "reload the SPEC, its pages and skills when a file changes; the lifespan and "
+        "the options of Server(...) stay"
     ),
 }
 SETTINGS = {
@@ -108,6 +108,9 @@ SETTINGS = {
     ),
     "tls_cert": Setting("FILE", str, "serve HTTP over TLS with this certificate"),
     "tls_key": Setting("FILE", str, "the private key of the certificate"),
+    "skills": Setting(
+        "FOLDER", str, "serve the skills in this folder, alone or with a SPEC"
+    ),
     "grace": Setting(
         "SECONDS", seconds, "how long running requests may take at shutdown (5)"
     ),

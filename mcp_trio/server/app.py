@@ -12,6 +12,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
+from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
 
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 # How clients that do not know tasks are treated by a tool.
 TaskSupport = Literal["optional", "required"]
+# Who calls a tool: the model, or the page of an app.
+Visibility = Literal["model", "app"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -64,9 +67,14 @@ class Server(Generic[StateT]):
     prompts: Registry[ServerPrompt]
     # By the prompt's name or the template's URI, then by the argument's name.
     completers: dict[str, dict[str, Completer]]
+    # Files and folders that the server was made from, and what reads each again.
+    # `run --reload` calls it when something in there has changed.
+    watched: dict[Path, Callable[[], object]]
     # Called with every message of the conversations that begin from now on.
     on_message: MessageObserver | None = None
     is_running = False
+    # Divides the server's lists into pages.
+    paginate: Pages
     # None if the server has no extensions; most servers have none.
     extensions: ExtensionPoints | None = None
 
@@ -126,11 +134,13 @@ class Server(Generic[StateT]):
     def _create_registries(self, pages: int | Pages | None) -> None:
         changed = self.subscriptions.changed
         paginate = pages if callable(pages) else in_pages_of(pages)
+        self.paginate = paginate
         self.tools = Registry("tool", paginate, changed)
         self.resources = Registry("resource", paginate, changed)
         self.templates = Registry("resource", paginate, changed)
         self.prompts = Registry("prompt", paginate, changed)
         self.completers = {}
+        self.watched = {}
 
     def use_profile(self, profile: str | None) -> None:
         """Serve the revisions of a profile, or with None all revisions.
@@ -185,6 +195,10 @@ class Server(Generic[StateT]):
         """Declare the tasks extension, because a tool uses it."""
         raise NotImplementedError("only mcp_trio.Server has tasks")
 
+    def use_apps(self) -> None:
+        """Declare the apps extension, because a tool or a page uses it."""
+        raise NotImplementedError("only mcp_trio.Server has apps")
+
     def refresh_call_hooks(self) -> None:
         """Let each tool know which extensions take part in its calls."""
         if self.extensions is not None:
@@ -218,6 +232,8 @@ class Server(Generic[StateT]):
         poll_interval: float | None = None,
         retry: bool = False,
         manual_start: bool = False,
+        ui: str | None = None,
+        visibility: Iterable[Visibility] | None = None,
     ) -> Callable[[F], F]: ...
     def tool(
         self,
@@ -242,6 +258,8 @@ class Server(Generic[StateT]):
         poll_interval: float | None = None,
         retry: bool = False,
         manual_start: bool = False,
+        ui: str | None = None,
+        visibility: Iterable[Visibility] | None = None,
     ) -> F | Callable[[F], F]:
         """Register the decorated function as a tool.
 
@@ -270,6 +288,8 @@ class Server(Generic[StateT]):
                 poll_interval=poll_interval,
                 retry=retry,
                 manual_start=manual_start,
+                ui=ui,
+                visibility=visibility,
             )
 
         return register if function is None else register(function)
@@ -297,6 +317,8 @@ class Server(Generic[StateT]):
         poll_interval: float | None = None,
         retry: bool = False,
         manual_start: bool = False,
+        ui: str | None = None,
+        visibility: Iterable[Visibility] | None = None,
     ) -> F:
         """Register a function as a tool, at any time, and announce it to clients.
 
@@ -312,13 +334,20 @@ class Server(Generic[StateT]):
         seconds, and clients look at it every `poll_interval` seconds. `retry` says that
         it may be run again if its process is lost. With `manual_start` the function
         itself calls `ctx.start_task()`, for example after asking the client something.
+
+        `ui` is the URI of the page that shows the tool's results: see `Server.ui`.
+        `visibility` says who calls the tool, the "model" or the page, which is the
+        "app"; by default both do.
         """
-        from .features.tools import ServerTool, task_options
+        from .features.tools import ServerTool, app_meta, task_options
 
         if task is not None and "io.modelcontextprotocol/tasks" not in (
             self.extensions or ()
         ):
             self.use_tasks()
+        if ui is not None or visibility is not None:
+            meta = app_meta(meta, ui, visibility)
+            self.use_apps()
 
         tool = ServerTool(
             function,
@@ -368,6 +397,7 @@ class Server(Generic[StateT]):
         icons: list[Icon] | None = None,
         annotations: Annotations | None = None,
         meta: Json | None = None,
+        contents_meta: Json | None = None,
     ) -> Callable[[F], F]:
         """Register the decorated function as a resource.
 
@@ -391,6 +421,7 @@ class Server(Generic[StateT]):
                 icons=icons,
                 annotations=annotations,
                 meta=meta,
+                contents_meta=contents_meta,
             )
 
         return register
@@ -408,12 +439,13 @@ class Server(Generic[StateT]):
         icons: list[Icon] | None = None,
         annotations: Annotations | None = None,
         meta: Json | None = None,
+        contents_meta: Json | None = None,
     ) -> F:
         """Register a function that reads a resource, at any time, and announce it.
 
         A URI with variables, such as `notes://{id}`, is a resource template: the
         function takes each variable as an argument. `size` is in bytes; a template has
-        none.
+        none. `meta` is the `_meta` in lists, and `contents_meta` that of what is read.
         """
         from .features.resources import ServerResource
 
@@ -428,6 +460,7 @@ class Server(Generic[StateT]):
             icons=icons,
             annotations=annotations,
             meta=meta,
+            contents_meta=contents_meta,
         )
         if resource.template.names:
             self.templates.add(resource)

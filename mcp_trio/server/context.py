@@ -8,6 +8,7 @@ import msgspec
 import trio
 
 from ..auth.principal import Principal
+from ..protocol.extensions import APPS, renders_apps
 from ..protocol.jsonrpc import encode
 from ..protocol.revisions.base import LEVELS
 from ..protocol.sanitize import strip_controls
@@ -66,6 +67,14 @@ class Context(Generic[StateT]):
         """
         extensions = self._request.conversation.session.revisions.extensions
         return extensions.declared(self._request.capabilities).get(identifier)
+
+    @property
+    def renders_apps(self) -> bool:
+        """Whether the client shows the page that belongs to a tool.
+
+        If not, the text of the result is all that its user sees.
+        """
+        return renders_apps(self.extension(APPS))
 
     async def progress(
         self, done: float, total: float | None = None, message: str | None = None

@@ -92,6 +92,11 @@ class ExtensionPoints:
     def __contains__(self, identifier: str) -> bool:
         return identifier in self._hooks
 
+    @property
+    def identifiers(self) -> list[str]:
+        """The extensions' identifiers, in the order in which they were added."""
+        return list(self._hooks)
+
     def add(self, hooks: ExtensionHooks) -> None:
         """Add an extension. Raises ValueError if its names are taken."""
         if hooks.identifier in self._hooks:

@@ -61,7 +61,7 @@ PURE_LIBRARIES = {"msgspec", "mcp_trio"}
 HEAVY = set(
     """
     jsonschema httptools hypercorn quart quart_trio trio_websocket h11 h2 wsproto sqlite3 argparse asyncio
-    rich matplotlib jwt cryptography watchfiles anyio
+    rich matplotlib jwt cryptography watchfiles anyio yaml
     """.split()
 )
 
@@ -500,6 +500,7 @@ DISTRIBUTIONS = {
     "jwt": "pyjwt",
     "quart_trio": "quart-trio",
     "trio_websocket": "trio-websocket",
+    "yaml": "pyyaml",
 }
 
 
