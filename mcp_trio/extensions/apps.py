@@ -14,6 +14,7 @@ from ..protocol.revisions import Revision
 from ..protocol.sanitize import strip_controls
 from ..protocol.types import Json, Tool
 from ..server.app import Server
+from ..server.exceptions import ConfigurationError
 from ..server.features.tools import ServerTool, is_page_uri
 from .base import Extension
 
@@ -61,7 +62,7 @@ class Apps(Extension):
         for tool in list(self.server.tools.values()):
             uri = _ui_of(tool.listed).get("resourceUri")
             if uri is not None and uri not in self.server.resources:
-                raise ValueError(
+                raise ConfigurationError(
                     f"{tool.label}: there is no page {uri!r}; add it with "
                     f"server.ui({uri!r}, html=...)"
                 )

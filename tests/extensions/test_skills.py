@@ -84,8 +84,9 @@ async def test_every_file_can_be_verified_by_the_entry(
         read = {}
         for resource in entry["resources"]:
             (contents,) = await client.read_resource(resource["uri"])
-            data = b64decode(contents["blob"]) if "blob" in contents else None
-            if data is None:
+            if "blob" in contents:
+                data = b64decode(contents["blob"])
+            else:
                 data = contents["text"].encode()
             assert len(data) == resource["size"]
             digest = hashlib.sha256(data).hexdigest()
