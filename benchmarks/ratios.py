@@ -106,7 +106,7 @@ RATIOS = [
         "stdio pipelined, a tool that waits once",
         {"python_sdk": 25, "typescript": 0.5},
     ),
-    *faster("stdio_thread", "stdio pipelined, thread tool", {"python_sdk": 5}),
+    *faster("stdio_thread", "stdio pipelined, thread tool", {"python_sdk": 8}),
     *shorter(
         "stdio_one",
         "stdio one at a time, p50",

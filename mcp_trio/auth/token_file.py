@@ -27,7 +27,9 @@ class token_file:
 
     `python -m mcp_trio token` makes a token and the line for the file. Raises OSError
     or ValueError if the file cannot be read or a line is not valid. The file is read
-    again when it has changed. If that fails, the tokens known before stay valid.
+    again when it has changed. If that fails, or the file is empty, as it is for a
+    moment while a program rewrites it, the tokens known before stay valid. A file with
+    nothing but a comment in it revokes every token.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -66,12 +68,14 @@ class token_file:
             # Before reading, so that a change during the reading is noticed later.
             status = os.fstat(file.fileno())
             self._seen = _state(status)
-            lines = file.read().splitlines()
+            content = file.read()
         if os.name == "posix" and status.st_mode & _TOO_OPEN:
             log.warning(
                 "%s: others may change or read it; chmod 600 keeps them out", self._path
             )
-        self._known = self._parse(lines)
+        if self._known and not content.strip():
+            raise ValueError(f"{self._path} is empty")
+        self._known = self._parse(content.splitlines())
 
     def _parse(self, lines: list[bytes]) -> dict[bytes, Principal]:
         found: dict[bytes, Principal] = {}

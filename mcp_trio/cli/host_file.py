@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-from collections.abc import Mapping
-from contextlib import suppress
-from itertools import count
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ..load_spec import UsageError
 from ..protocol.types import Json
+from .private_file import back_up, locked, replace_file
 
 _BYTE_ORDER_MARK = "\ufeff"
 
@@ -33,6 +32,20 @@ def put_entry(
     then the file is unchanged.
     """
     path = Path(os.path.realpath(file))
+    with _alone_with(path):
+        return _put_entry(file, path, key, name, entry, force, other_hosts)
+
+
+def _put_entry(
+    file: Path,
+    path: Path,
+    key: str,
+    name: str,
+    entry: Json,
+    force: bool,
+    other_hosts: Mapping[str, str],
+) -> str:
+    """Add an entry to the file at `path`, which the user calls `file`."""
     text = _read(path)
     config = _parse(text, file) if text.strip() else {}
     _check_key(file, key, config, other_hosts)
@@ -47,7 +60,7 @@ def put_entry(
             "choose another --name"
         )
     servers[name] = entry
-    backup = _back_up(path) if path.exists() else None
+    backup = _back_up(path, text) if path.exists() else None
     _write(path, _format_like(text, config))
     done = f"added {name!r} to {file}"
     return f"{done}; backup: {backup}" if backup else done
@@ -129,32 +142,30 @@ def _format_like(text: str, config: Json) -> str:
     return written
 
 
-def _back_up(path: Path) -> Path:
-    """Copy a file to a free name beside it."""
-    for number in count():
-        backup = path.with_name(f"{path.name}.bak{number or ''}")
-        if not backup.exists():
-            break
+@contextmanager
+def _alone_with(path: Path) -> Iterator[None]:
+    """Keep other runs of this command from writing a file. Raises UsageError."""
     try:
-        shutil.copy2(path, backup)
+        path.parent.mkdir(exist_ok=True)
+        with locked(path.parent):
+            yield
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _back_up(path: Path, text: str) -> Path:
+    """Write a file's text to a free name beside it."""
+    try:
+        return back_up(path, text.encode())
     except OSError as error:
         raise UsageError(
-            f"{backup} cannot be written: {error.strerror}; {path} was not changed"
+            f"no backup of {path} can be written: {error.strerror}; it was not changed"
         ) from None
-    return backup
 
 
 def _write(path: Path, text: str) -> None:
     """Write a whole file or nothing."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(exist_ok=True)
-        draft.write_bytes(text.encode())
-        if path.exists():
-            shutil.copymode(path, draft)
-        draft.replace(path)
+        replace_file(path, text.encode())
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from None
-    finally:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)

@@ -262,7 +262,7 @@ def _fixed_at_start(server: Server) -> tuple[Any, ...]:
         server.access is None,
         server.limits,
         server.grace,
-        None if server.extensions is None else server.extensions.identifiers,
+        server.extensions is None or server.extensions.identifiers,
         _lifespan_code(server),
     )
 

@@ -128,6 +128,14 @@ SETTINGS = {
     "max_in_flight": Setting(
         "NUMBER", _positive, "how many requests may run at the same time"
     ),
+    "task_slots": Setting(
+        "NUMBER", _positive, "how many tasks may run at the same time (16)"
+    ),
+    "threads": Setting(
+        "NUMBER",
+        _positive,
+        "the number of worker threads for functions that are not async (64)",
+    ),
     "max_result": Setting(
         "BYTES", _positive, "the largest result; longer texts are truncated"
     ),

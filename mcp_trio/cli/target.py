@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, redirect_stdout
 
 from .. import testing
-from ..client.client import AnswerCallback, Client
+from ..client.client import Client
+from ..client.handlers import AnswerCallback
 from ..client.target import connect, is_url
 from ..load_spec import load
 from ..protocol.types import Json
@@ -37,7 +38,11 @@ async def connect_to_target(
         else:
             server = load(DEMO if spec is None else spec)
             connection = testing.connect(
-                server, revision, capabilities=capabilities, answer=answer
+                server,
+                revision,
+                capabilities=capabilities,
+                answer=answer,
+                timeout=None,
             )
         async with connection as client:
             yield client

@@ -1,6 +1,5 @@
 """A client that speaks every protocol revision over every transport."""
 
-from .client import AnswerCallback as AnswerCallback
 from .client import Client as Client
 from .client import Result as Result
 from .client import talk as talk
@@ -8,19 +7,32 @@ from .client import ungrouped as ungrouped
 from .errors import NotAMessage as NotAMessage
 from .errors import RemoteError as RemoteError
 from .errors import ServerGone as ServerGone
+from .errors import TaskCancelled as TaskCancelled
+from .handlers import AnswerCallback as AnswerCallback
+from .handlers import ElicitationHandler as ElicitationHandler
+from .handlers import LogHandler as LogHandler
+from .handlers import ProgressHandler as ProgressHandler
+from .handlers import SamplingHandler as SamplingHandler
 from .target import connect as connect
+from .tasks import TASKS as TASKS
 
 # The name that AnswerCallback had before. The server has an `Answer` of its own.
 Answer = AnswerCallback
 
 __all__ = [
+    "TASKS",
     "Answer",
     "AnswerCallback",
     "Client",
+    "ElicitationHandler",
+    "LogHandler",
     "NotAMessage",
+    "ProgressHandler",
     "RemoteError",
     "Result",
+    "SamplingHandler",
     "ServerGone",
+    "TaskCancelled",
     "connect",
     "talk",
     "ungrouped",

@@ -94,25 +94,26 @@ def method(name: str, *, named_by: str | None = None) -> Callable[[F], F]:
 class ExtensionContext(Context[Any]):
     """What a method of an extension sees of its request.
 
-    `settings` are the client's settings for the extension, and `protocol_revision` is
-    what `Extension.encode_result` takes.
+    `protocol_revision` is what `Extension.encode_result` takes.
     """
 
-    settings: Json
     protocol_revision: Revision
 
-    def __init__(
-        self, request: Request, settings: Json, notifications: frozenset[str]
-    ) -> None:
+    def __init__(self, request: Request, extension: "Extension") -> None:
         super().__init__(request)
-        self.settings = settings
         self.protocol_revision = request.call.revision
-        self._notifications = notifications
+        self._extension = extension
+
+    @property
+    def settings(self) -> Json:
+        """The client's settings for the extension."""
+        return self._extension.declared(self._request) or {}
 
     async def notify(self, method: str, params: Json | Struct | None = None) -> None:
         """Send the client a notification of the extension, before the result."""
-        if method not in self._notifications:
-            known = ", ".join(sorted(self._notifications)) or "none"
+        declared = self._extension.notifications
+        if method not in declared:
+            known = ", ".join(sorted(declared)) or "none"
             raise ValueError(
                 f"notification {method!r}: the extension declares {known}; add it to "
                 "the class attribute `notifications`"
@@ -289,10 +290,7 @@ class Extension:
         self, function: Callable[..., Awaitable[Any]], request: Request
     ) -> bytes | None:
         """Answer a request for one of the extension's methods."""
-        settings = self.declared(request) or {}
-        notifications = frozenset(self.notifications)
-        ctx = ExtensionContext(request, settings, notifications)
-        result = await function(request.call.params, ctx)
+        result = await function(request.call.params, ExtensionContext(request, self))
         if isinstance(result, bytes):
             return result
         encoded = self.encode_result(request.call.revision, result)

@@ -162,18 +162,44 @@ def _in_json_words(quoted: re.Match[str]) -> str:
 
 # Encoding
 
+# Numbers, because to look for bytes in bytes takes Python ten times as long.
+_LINE_FEED = ord("\n")
+_CARRIAGE_RETURN = ord("\r")
+
 
 def encode(value: Any) -> bytes:
-    """Encode a value as JSON.
+    """Encode a value as JSON on one line.
 
-    Lone surrogates, which UTF-8 cannot represent, become U+FFFD.
+    Lone surrogates, which UTF-8 cannot represent, become U+FFFD. Raises ValueError if a
+    `msgspec.Raw` with line breaks in it is not JSON.
     """
     try:
-        return _encoder.encode(value)
+        encoded = _encoder.encode(value)
     except UnicodeEncodeError:
         text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
         utf_16 = text.encode("utf-16", "surrogatepass")
-        return _encoder.encode(json.loads(utf_16.decode("utf-16", "replace")))
+        encoded = _encoder.encode(json.loads(utf_16.decode("utf-16", "replace")))
+    return on_one_line(encoded)
+
+
+def on_one_line(encoded: bytes) -> bytes:
+    """Return JSON without line breaks.
+
+    Only a `msgspec.Raw` can have brought them. One would end the message on stdio and
+    in an event stream, and what follows it would be read as another message. Raises
+    ValueError if JSON with line breaks is not valid.
+    """
+    if _LINE_FEED in encoded or _CARRIAGE_RETURN in encoded:
+        return msgspec.json.format(encoded, indent=-1)
+    return encoded
+
+
+def encode_text(text: str) -> bytes:
+    """Encode a text as JSON: the same as `encode`, a little faster."""
+    try:
+        return _encoder.encode(text)
+    except UnicodeEncodeError:
+        return encode(text)
 
 
 def encode_result(id: Id, result: bytes) -> bytes:

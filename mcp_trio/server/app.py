@@ -20,7 +20,7 @@ import trio
 from msgspec.structs import replace
 
 from ..auth.access import Access, Verify
-from ..auth.principal import NO_SCOPES
+from ..auth.principal import NO_SCOPES, Principal, has_scopes
 from ..protocol.errors import ResourceNotFound
 from ..protocol.extensions import ExtensionTable
 from ..protocol.revisions import PROFILES, REVISIONS, Revisions
@@ -32,7 +32,7 @@ from .event_log import EventLog
 from .limiter import Limiter
 from .limits import Limits, must_be_seconds
 from .registry import Pages, Registry, in_pages_of
-from .request import Environment
+from .request import Environment, RequestObserver
 from .subscriptions import Subscriptions
 from .worker_threads import WorkerThreads
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .features.prompts import ServerPrompt
     from .features.resources import ServerResource
     from .features.tools import ServerTool
+    from .middleware import Middleware
 
 # How clients that do not know tasks are treated by a tool.
 TaskSupport = Literal["optional", "required"]
@@ -50,6 +51,11 @@ Visibility = Literal["model", "app"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
+MiddlewareT = TypeVar("MiddlewareT", bound="Middleware")
+
+# Bytes of the secret that signs what clients carry. A shorter one could be guessed from
+# what it has signed.
+SHORTEST_SECRET = 32
 
 # The note on an exception that the lifespan raised, not the program inside it.
 LIFESPAN_FAILED = "raised by the server's lifespan"
@@ -75,8 +81,17 @@ class Server(Generic[StateT]):
     is_running = False
     # Divides the server's lists into pages.
     paginate: Pages
+    # The first one is outermost. None of them costs nothing.
+    middleware_stack: tuple[Middleware, ...] = ()
+    # Told when each request begins and ends. None of them costs nothing.
+    request_observers: tuple[RequestObserver, ...] = ()
+    # How many tasks this process works on at a time; None: as the extension says.
+    task_slots: int | None = None
     # None if the server has no extensions; most servers have none.
     extensions: ExtensionPoints | None = None
+    # Exceptions that stop a request from outside, and are passed on. While `serve`
+    # receives Ctrl-C as a signal, a KeyboardInterrupt is a failure like any other.
+    stops: tuple[type[BaseException], ...] = (trio.Cancelled, KeyboardInterrupt)
 
     def __init__(
         self,
@@ -100,20 +115,18 @@ class Server(Generic[StateT]):
             | Callable[..., AbstractAsyncContextManager[StateT]]
             | None
         ) = None,
+        telemetry: bool = False,
         extensions: Iterable[ServerExtension] = (),
     ) -> None:
         _check_name(name)
-        _check_type("instructions", instructions, str | None)
-        _check_type("secret", secret, str | bytes | None)
-        _check_type("limits", limits, Limits | None)
-        _check_seconds(timeout, grace)
+        _check_options(instructions, secret, limits, timeout, grace)
         self.info = Implementation(
             name, version, title, description, icons, website_url
         )
         self.instructions = instructions
         self._extension_table = ExtensionTable()
         self.use_profile(profile)
-        self.subscriptions = Subscriptions()
+        self.subscriptions = Subscriptions(self._scopes_of_resource)
         self._create_registries(pages)
         # The names of the tools that waited when they were last called.
         self.tools_that_wait: set[str] = set()
@@ -122,6 +135,7 @@ class Server(Generic[StateT]):
         self.limiter = Limiter(limits)
         self.event_log = EventLog()
         self.grace = grace
+        self.telemetry = telemetry
         self.access = access if isinstance(access, Access | None) else Access(access)
         self._lifespan: Callable[[], AbstractAsyncContextManager[Any]] = nullcontext
         if lifespan is not None:
@@ -162,6 +176,8 @@ class Server(Generic[StateT]):
         """Apply these limits from now on, and forget what clients have used so far."""
         self.environment.limits = limits
         self.limiter = Limiter(limits)
+        if self.environment.worker_threads is not None:
+            self.environment.worker_threads.most = limits.threads
 
     @property
     def limits(self) -> Limits:
@@ -398,6 +414,7 @@ class Server(Generic[StateT]):
         annotations: Annotations | None = None,
         meta: Json | None = None,
         contents_meta: Json | None = None,
+        scopes: Iterable[str] = NO_SCOPES,
     ) -> Callable[[F], F]:
         """Register the decorated function as a resource.
 
@@ -422,6 +439,7 @@ class Server(Generic[StateT]):
                 annotations=annotations,
                 meta=meta,
                 contents_meta=contents_meta,
+                scopes=scopes,
             )
 
         return register
@@ -440,12 +458,14 @@ class Server(Generic[StateT]):
         annotations: Annotations | None = None,
         meta: Json | None = None,
         contents_meta: Json | None = None,
+        scopes: Iterable[str] = NO_SCOPES,
     ) -> F:
         """Register a function that reads a resource, at any time, and announce it.
 
         A URI with variables, such as `notes://{id}`, is a resource template: the
         function takes each variable as an argument. `size` is in bytes; a template has
-        none. `meta` is the `_meta` in lists, and `contents_meta` that of what is read.
+        none. The resource exists only for principals that have all of the `scopes`.
+        `meta` is the `_meta` in lists, and `contents_meta` that of what is read.
         """
         from .features.resources import ServerResource
 
@@ -461,6 +481,7 @@ class Server(Generic[StateT]):
             annotations=annotations,
             meta=meta,
             contents_meta=contents_meta,
+            scopes=scopes,
         )
         if resource.template.names:
             self.templates.add(resource)
@@ -480,11 +501,20 @@ class Server(Generic[StateT]):
         """Tell the clients that subscribed to a resource that its contents changed."""
         self.subscriptions.changed("resources", uri)
 
-    def find_resource(self, uri: str) -> ServerResource:
+    def find_resource(
+        self, uri: str, principal: Principal | None = None
+    ) -> ServerResource:
         """Return the resource with this URI, else the first template that matches it.
 
-        Raises ResourceNotFound if nothing matches.
+        Raises ResourceNotFound if nothing matches, or if the principal may not use the
+        one that does. Another template that matches does not replace it.
         """
+        resource = self._match_resource(uri)
+        if resource is None or not has_scopes(principal, resource.scopes):
+            raise ResourceNotFound(uri)
+        return resource
+
+    def _match_resource(self, uri: str) -> ServerResource | None:
         resource = self.resources.get(uri)
         if resource is not None:
             return resource
@@ -492,7 +522,14 @@ class Server(Generic[StateT]):
         for template in list(self.templates.values()):
             if template.template.match(uri) is not None:
                 return template
-        raise ResourceNotFound(uri)
+        return None
+
+    def _scopes_of_resource(self, uri: str) -> frozenset[str]:
+        """Return the scopes that the resource at a URI requires."""
+        if not self.resources.scopes and not self.templates.scopes:
+            return NO_SCOPES
+        resource = self._match_resource(uri)
+        return NO_SCOPES if resource is None else resource.scopes
 
     # Prompts
 
@@ -508,6 +545,7 @@ class Server(Generic[StateT]):
         description: str | None = None,
         icons: list[Icon] | None = None,
         meta: Json | None = None,
+        scopes: Iterable[str] = NO_SCOPES,
     ) -> Callable[[F], F]: ...
     def prompt(
         self,
@@ -519,6 +557,7 @@ class Server(Generic[StateT]):
         description: str | None = None,
         icons: list[Icon] | None = None,
         meta: Json | None = None,
+        scopes: Iterable[str] = NO_SCOPES,
     ) -> F | Callable[[F], F]:
         """Register the decorated function as a prompt.
 
@@ -534,6 +573,7 @@ class Server(Generic[StateT]):
                 description=description,
                 icons=icons,
                 meta=meta,
+                scopes=scopes,
             )
 
         return register if function is None else register(function)
@@ -548,11 +588,13 @@ class Server(Generic[StateT]):
         description: str | None = None,
         icons: list[Icon] | None = None,
         meta: Json | None = None,
+        scopes: Iterable[str] = NO_SCOPES,
     ) -> F:
         """Register a function as a prompt, at any time, and announce it to clients.
 
         `name` and `description` are read from the function's name and docstring if they
-        are not given; the prompt's arguments are the function's parameters.
+        are not given; the prompt's arguments are the function's parameters. The prompt
+        exists only for principals that have all of the `scopes`.
         """
         from .features.prompts import ServerPrompt
 
@@ -563,6 +605,7 @@ class Server(Generic[StateT]):
             description=description,
             icons=icons,
             meta=meta,
+            scopes=scopes,
         )
         self.prompts.add(prompt)
         return function
@@ -606,6 +649,22 @@ class Server(Generic[StateT]):
             raise ValueError(f"{where}: this argument has a completer already")
         completer = Completer(function, argument)
         self.completers.setdefault(of, {})[argument] = completer
+
+    # Middleware
+
+    def middleware(self, function: MiddlewareT) -> MiddlewareT:
+        """Run the decorated function around every tool call, read and prompt.
+
+        It is `async def f(call, proceed)`, where `call` is a `MiddlewareCall`, and
+        returns `await proceed(call)`, or another result instead. It may raise a
+        `ToolError` to refuse the call. The first function that is registered is the
+        outermost one.
+        """
+        from .middleware import check_middleware
+
+        check_middleware(function)
+        self.middleware_stack = (*self.middleware_stack, function)
+        return function
 
     # The lifespan
 
@@ -657,7 +716,7 @@ class Server(Generic[StateT]):
             async with self._lifespan() as value:
                 self.environment.lifespan_value = value
                 self.subscriptions.token = trio.lowlevel.current_trio_token()
-                threads = WorkerThreads(self.limits.max_in_flight)
+                threads = WorkerThreads(self.limits.threads)
                 self.environment.worker_threads = threads
                 if self.extensions is None:
                     yield
@@ -676,6 +735,22 @@ class Server(Generic[StateT]):
             self.is_running = False
 
     # For the transports and the handlers
+
+    @property
+    def scopes(self) -> frozenset[str]:
+        """Every scope that a tool, a resource, a template or a prompt requires."""
+        registries = (self.tools, self.resources, self.templates, self.prompts)
+        return NO_SCOPES.union(*(registry.scopes for registry in registries))
+
+    def observe_requests(self, observer: RequestObserver) -> None:
+        """Tell an observer of every request that begins from now on."""
+        self.request_observers = (*self.request_observers, observer)
+
+    def stop_observing_requests(self, observer: RequestObserver) -> None:
+        """Tell an observer no more."""
+        self.request_observers = tuple(
+            other for other in self.request_observers if other is not observer
+        )
 
     def features(self) -> dict[str, Json]:
         """Return the server's capabilities, as the newest revision names them."""
@@ -706,15 +781,24 @@ def _check_name(name: object) -> None:
         )
 
 
+def _check_options(
+    instructions: object,
+    secret: object,
+    limits: object,
+    timeout: float | None,
+    grace: float,
+) -> None:
+    _check_type("instructions", instructions, str | None)
+    _check_type("secret", secret, str | bytes | None)
+    _check_type("limits", limits, Limits | None)
+    must_be_seconds(timeout, "Server(timeout)")
+    must_be_seconds(grace, "Server(grace)", also=0)
+
+
 def _check_type(option: str, value: object, expected: type | UnionType) -> None:
     if not isinstance(value, expected):
         given = type(value).__name__
         raise TypeError(f"Server({option}) wants {expected}, not {given}")
-
-
-def _check_seconds(timeout: float | None, grace: float) -> None:
-    must_be_seconds(timeout, "Server(timeout)")
-    must_be_seconds(grace, "Server(grace)", also=0)
 
 
 def _with_timeout(limits: Limits, timeout: float | None) -> Limits:
@@ -723,6 +807,21 @@ def _with_timeout(limits: Limits, timeout: float | None) -> Limits:
 
 
 def _signing_secret(secret: str | bytes | None) -> bytes:
-    """Return the secret that was given, or the environment's, or a new one."""
-    chosen = secret or os.environ.get("MCP_TRIO_SECRET") or secrets.token_bytes(32)
-    return chosen.encode() if isinstance(chosen, str) else chosen
+    """Return the secret that was given, or the environment's, or a new one.
+
+    Raises ValueError if it is so short that it could be guessed.
+    """
+    given = secret
+    where = "Server(secret)"
+    if given is None:
+        given = os.environ.get("MCP_TRIO_SECRET") or None
+        where = "MCP_TRIO_SECRET"
+    if given is None:
+        return secrets.token_bytes(SHORTEST_SECRET)
+    encoded = given.encode() if isinstance(given, str) else given
+    if len(encoded) < SHORTEST_SECRET:
+        raise ValueError(
+            f"{where}: expected at least {SHORTEST_SECRET} bytes, got {len(encoded)}; "
+            'make one: python -c "import secrets; print(secrets.token_urlsafe())"'
+        )
+    return encoded

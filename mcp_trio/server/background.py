@@ -34,7 +34,7 @@ class BackgroundTask(Protocol):
     async def report(self, message: str) -> None:
         """Say in the status what the task is doing."""
 
-    async def all(self, *questions: object) -> list[Any]:
+    async def all(self, *questions: Any) -> list[Any]:  # noqa: ANN401 (Questions)
         """Ask the client, and wait for its answers."""
 
 
@@ -49,6 +49,6 @@ class NeverATask:
     async def report(self, message: str) -> None:
         """Do nothing."""
 
-    async def all(self, *questions: object) -> list[Any]:
+    async def all(self, *questions: Any) -> list[Any]:  # noqa: ANN401 (Questions)
         """Do nothing."""
         return []

@@ -93,9 +93,9 @@ class ExtensionPoints:
         return identifier in self._hooks
 
     @property
-    def identifiers(self) -> list[str]:
-        """The extensions' identifiers, in the order in which they were added."""
-        return list(self._hooks)
+    def identifiers(self) -> frozenset[str]:
+        """The names of the extensions."""
+        return frozenset(self._hooks)
 
     def add(self, hooks: ExtensionHooks) -> None:
         """Add an extension. Raises ValueError if its names are taken."""

@@ -14,6 +14,8 @@ from ..protocol.errors import TooManyCalls
 # Requests that may be in progress at once: of all clients, and of one connection.
 MOST_AT_ONCE = 100_000
 MOST_OF_ONE = 20_000
+# Functions that may block at a time.
+WORKER_THREADS = 64
 # Seconds after which a client may try again if the server was busy.
 BUSY = 1.0
 
@@ -62,13 +64,16 @@ class Limits(Struct, frozen=True, kw_only=True):
     `max_in_flight` is the number of requests in progress at once, of all clients, and
     `max_in_flight_per_connection` of one connection. `max_result` is the size of a
     result in bytes. `timeout` is the number of seconds that a function may take.
+    `threads` is the number of worker threads for functions that are not async; except
+    on stdio one client holds at most three quarters of them.
     """
 
     rate: str | None = None
     max_in_flight: int = MOST_AT_ONCE
     max_in_flight_per_connection: int = MOST_OF_ONE
-    max_result: int = 32 * 2**20
+    max_result: int = 8 * 2**20
     timeout: float | None = None
+    threads: int = WORKER_THREADS
 
     def __post_init__(self) -> None:
         must_be_limits(
@@ -78,6 +83,7 @@ class Limits(Struct, frozen=True, kw_only=True):
             max_in_flight=self.max_in_flight,
             max_in_flight_per_connection=self.max_in_flight_per_connection,
             max_result=self.max_result,
+            threads=self.threads,
         )
 
 

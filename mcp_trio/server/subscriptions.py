@@ -5,16 +5,20 @@ subscribed to. Others hear what they asked for in a `subscriptions/listen` reque
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 from msgspec import Struct, to_builtins
 
+from ..auth.principal import NO_SCOPES, has_scopes
 from ..protocol.errors import InvalidParams, InvalidRequest
 from ..protocol.params import VENDOR, Filter
 from ..protocol.types import Json
 from .conversation import Conversation
 from .request import Request
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 # Resources that one session may subscribe to. A bound is needed because a template
 # matches any number of URIs.
@@ -47,13 +51,22 @@ class Listener:
 class Subscriptions(Struct, eq=False):
     """Everything that listens to one server. `changed` may be called from any thread.
 
-    `token` is that of the loop in which the conversations run, while the server runs.
+    `scopes_of` returns the scopes that the resource at a URI requires; only principals
+    that have them are told about it. `token` is that of the loop in which
+    the conversations run, while the server runs.
+
+    There may be very many listeners, so those that an event concerns are looked up, and
+    no event looks at all of them. The dicts without values are ordered sets.
     """
 
+    scopes_of: Callable[[str], frozenset[str]]
     token: trio.lowlevel.TrioToken | None = None
-    # Each conversation with the URIs that it subscribes to; ordered.
+    # Each conversation with the URIs that it subscribes to, and the other way round.
     _conversations: dict[Conversation, dict[str, None]] = {}
-    _listeners: dict[Listener, None] = {}
+    _subscribers: dict[str, dict[Conversation, None]] = {}
+    # The listeners, by what they listen to and by whose they are.
+    _listeners: dict[Topic, dict[Listener, None]] = {}
+    _listeners_of: dict[Conversation, dict[Listener, None]] = {}
     # Changes that have not been sent yet.
     _changed: dict[Topic, None] = {}
 
@@ -63,10 +76,10 @@ class Subscriptions(Struct, eq=False):
 
     def closed(self, conversation: Conversation) -> None:
         """End everything a client listens to, because it has gone."""
-        self._conversations.pop(conversation, None)
-        for listener in self._listeners:
-            if listener.request.conversation is conversation:
-                listener.ended.set()
+        for uri in self._conversations.pop(conversation, {}):
+            _discard(self._subscribers, uri, conversation)
+        for listener in self._listeners_of.get(conversation, ()):
+            listener.ended.set()
 
     def subscribe(self, conversation: Conversation, uri: str) -> None:
         """Tell a session about a resource from now on."""
@@ -82,15 +95,18 @@ class Subscriptions(Struct, eq=False):
                 "some first"
             )
         uris[uri] = None
+        self._subscribers.setdefault(uri, {})[conversation] = None
 
     def unsubscribe(self, conversation: Conversation, uri: str) -> None:
         """Stop telling a session about a resource."""
         self._conversations.get(conversation, {}).pop(uri, None)
+        _discard(self._subscribers, uri, conversation)
 
     def end_all(self) -> None:
         """End every listener with a result, because the server stops."""
-        for listener in self._listeners:
-            listener.ended.set()
+        for listeners in self._listeners_of.values():
+            for listener in listeners:
+                listener.ended.set()
 
     async def listen(
         self,
@@ -109,13 +125,24 @@ class Subscriptions(Struct, eq=False):
         listener.tell(
             "notifications/subscriptions/acknowledged", {"notifications": honored}
         )
-        self._listeners[listener] = None
+        self._add(listener)
         if acknowledged is not None:
             acknowledged()
         try:
             await listener.ended.wait()
         finally:
-            del self._listeners[listener]
+            self._remove(listener)
+
+    def _add(self, listener: Listener) -> None:
+        for topic in listener.topics:
+            self._listeners.setdefault(topic, {})[listener] = None
+        conversation = listener.request.conversation
+        self._listeners_of.setdefault(conversation, {})[listener] = None
+
+    def _remove(self, listener: Listener) -> None:
+        for topic in listener.topics:
+            _discard(self._listeners, topic, listener)
+        _discard(self._listeners_of, listener.request.conversation, listener)
 
     def changed(self, kind: str, uri: str | None = None) -> None:
         """Announce that a list, or the resource at a URI, has changed.
@@ -152,12 +179,28 @@ class Subscriptions(Struct, eq=False):
     def _announce_resource(self, uri: str) -> None:
         method = "notifications/resources/updated"
         params: dict[str, Any] = {"uri": uri}
-        for conversation, uris in list(self._conversations.items()):
-            if uri in uris:
+        scopes = self.scopes_of(uri)
+        for conversation in list(self._subscribers.get(uri, ())):
+            if has_scopes(conversation.principal, scopes):
                 conversation.tell(method, params)
-        self._tell_listeners(("resources", uri), method, params)
+        self._tell_listeners(("resources", uri), method, params, scopes)
 
-    def _tell_listeners(self, topic: Topic, method: str, params: Json) -> None:
-        for listener in list(self._listeners):
-            if topic in listener.topics:
+    def _tell_listeners(
+        self,
+        topic: Topic,
+        method: str,
+        params: Json,
+        scopes: frozenset[str] = NO_SCOPES,
+    ) -> None:
+        for listener in list(self._listeners.get(topic, ())):
+            if has_scopes(listener.request.principal, scopes):
                 listener.tell(method, params)
+
+
+def _discard(sets: dict[K, dict[V, None]], key: K, member: V) -> None:
+    """Remove a member from the set under a key, and the set if it is empty then."""
+    members = sets.get(key)
+    if members is not None:
+        members.pop(member, None)
+        if not members:
+            del sets[key]

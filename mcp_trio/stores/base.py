@@ -67,7 +67,7 @@ class Lease(Struct, frozen=True):
     token: int
 
 
-class Job(Struct, frozen=True):
+class QueuedJob(Struct, frozen=True):
     """An item of a queue, leased to whoever pulled it.
 
     `attempt` is 1 when the item is pulled for the first time.
@@ -169,20 +169,20 @@ class Store(Protocol):
 
     async def push(
         self, queue: str, data: bytes, *, hold: float | None = None
-    ) -> Job | None:
+    ) -> QueuedJob | None:
         """Add an item to a queue.
 
         With `hold`, the item is leased at once for so many seconds, and returned.
         """
 
-    async def pull(self, queue: str, seconds: float) -> Job:
+    async def pull(self, queue: str, seconds: float) -> QueuedJob:
         """Wait for an item, and lease it for so many seconds.
 
         An item whose lease ends before it is `done` can be pulled again.
         """
 
-    async def done(self, job: Job) -> None:
+    async def done(self, job: QueuedJob) -> None:
         """Remove an item for good."""
 
-    async def give_back(self, job: Job) -> None:
+    async def give_back(self, job: QueuedJob) -> None:
         """End the lease of an item, so that it can be pulled again at once."""

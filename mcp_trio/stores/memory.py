@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ..server.limiter import Buckets
 from ..server.limits import Rate
-from .base import Entry, Job, Lease, LeaseLost, LogPage, Record
+from .base import Entry, Lease, LeaseLost, LogPage, QueuedJob, Record
 
 # Messages that a subscriber may be behind. After that it misses the oldest.
 MOST_UNREAD = 10_000
@@ -123,6 +123,7 @@ class MemoryStore:
     async def delete(self, key: str) -> None:
         """Delete a record, if it exists."""
         self._records.pop(key, None)
+        self._forget_expired(trio.current_time())
 
     def _forget_expired(self, now: float) -> None:
         expiries = self._expiries
@@ -235,7 +236,7 @@ class MemoryStore:
 
     async def push(
         self, queue: str, data: bytes, *, hold: float | None = None
-    ) -> Job | None:
+    ) -> QueuedJob | None:
         """Add an item to a queue. See `Store.push`."""
         items = self._queue(queue)
         item = _Queued(f"{queue}-{next(self._versions)}", data)
@@ -245,7 +246,7 @@ class MemoryStore:
         items.changed.unpark()
         return None
 
-    async def pull(self, queue: str, seconds: float) -> Job:
+    async def pull(self, queue: str, seconds: float) -> QueuedJob:
         """Wait for an item, and lease it for so many seconds. See `Store.pull`."""
         items = self._queue(queue)
         while True:
@@ -255,14 +256,14 @@ class MemoryStore:
             with trio.move_on_at(next_end):
                 await items.changed.park()
 
-    async def done(self, job: Job) -> None:
+    async def done(self, job: QueuedJob) -> None:
         """Remove an item for good."""
         item = self._queue(job.queue).leased.get(job.id)
         if item is not None and item.lease == job.lease:
             del self._queue(job.queue).leased[job.id]
         await self.release(job.lease)
 
-    async def give_back(self, job: Job) -> None:
+    async def give_back(self, job: QueuedJob) -> None:
         """End the lease of an item, so that it can be pulled again at once."""
         items = self._queue(job.queue)
         item = items.leased.get(job.id)
@@ -278,11 +279,11 @@ class MemoryStore:
             self._queues[queue] = _Queue(deque(), {}, lot)
         return self._queues[queue]
 
-    def _lease_item(self, queue: str, item: _Queued, seconds: float) -> Job:
+    def _lease_item(self, queue: str, item: _Queued, seconds: float) -> QueuedJob:
         item.attempts += 1
         item.lease = self._grant(item.id, trio.current_time() + seconds)
         self._queue(queue).leased[item.id] = item
-        return Job(queue, item.id, item.data, item.attempts, item.lease)
+        return QueuedJob(queue, item.id, item.data, item.attempts, item.lease)
 
     def _take_back_expired(self, items: _Queue) -> float:
         """Let items whose leases have ended wait again.

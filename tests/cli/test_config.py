@@ -343,14 +343,15 @@ def test_a_file_that_is_read_only_stays_as_it_is(here, place, monkeypatch):
 def test_a_disk_that_is_full_leaves_the_file_as_it_was(here, place, monkeypatch):
     (place / "host.json").write_text("{}")
 
-    def full(path, data):
+    def full(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(os, "fsync", full)
     code, _, err = here("config", "server.py", "--into", "host.json")
     assert (code, err.count("\n")) == (2, 1)
-    assert "cannot be written: No space left on device" in err
+    assert "can be written: No space left on device" in err
     assert (place / "host.json").read_text() == "{}"
+    assert files(place) == {"host.json"}
 
 
 # Environment variables

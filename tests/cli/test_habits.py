@@ -499,7 +499,7 @@ def test_a_reader_that_has_had_enough_is_no_error(tmp_path, arguments):
 def test_what_a_server_says_comes_with_what_to_type(monkeypatch, capsys):
     def refuses(options):
         raise RemoteError(
-            {"code": -32600, "message": "Authorization: Bearer TOKEN is wanted"}
+            {"code": -32600, "message": "Authorization: expected Bearer TOKEN"}
         )
 
     monkeypatch.setattr("mcp_trio.cli.version.version", refuses)
@@ -507,5 +507,7 @@ def test_what_a_server_says_comes_with_what_to_type(monkeypatch, capsys):
     assert (
         capsys.readouterr()
         .err.rstrip()
-        .endswith("is wanted (-32600); pass a token with --token or MCP_TRIO_TOKEN")
+        .endswith(
+            "expected Bearer TOKEN (-32600); pass a token with --token or MCP_TRIO_TOKEN"
+        )
     )

@@ -162,7 +162,7 @@ def asking() -> Server:
         return (await ctx.sample("What is it?", max_tokens=5)).text
 
     @server.tool
-    async def look(ctx: Context) -> list[str]:
+    async def look(ctx: Context) -> list[Any]:
         return [root.uri for root in await ctx.roots()]
 
     return server
@@ -171,7 +171,7 @@ def asking() -> Server:
 # Who may come in
 
 
-@pytest.mark.parametrize(("method", "path"), ROUTES)
+@pytest.mark.parametrize(("method", "path"), ROUTES[5:])
 async def test_nothing_is_had_without_the_token(method: str, path: str) -> None:
     """CVE-2025-49596: an inspector that listened without asking for a token ran what any page told it to."""
     async with console(make_server()) as there:
@@ -185,7 +185,8 @@ async def test_nothing_is_had_without_the_token(method: str, path: str) -> None:
             )
             assert refused.status == 401
             assert there.token.encode() not in refused.body
-        assert (await there.send(method, f"{path}?token=", {})).status == 401
+        for query in ("?token=", f"?token={there.token}"):
+            assert (await there.send(method, path + query, {})).status == 401
         async with there.wire() as wire:
             await wire.send(
                 http_request(
@@ -228,6 +229,16 @@ async def test_other_names_and_other_sites_are_refused(method: str, path: str) -
                 http_request(method, path, own, b"{}" if method == "POST" else b"")
             )
             assert (await wire.head()).status not in (403, 421)
+
+
+async def test_the_assets_are_the_same_for_everybody() -> None:
+    async with console(make_server()) as there:
+        for method, path in ROUTES[:5]:
+            plain = await there.send(method, path, {})
+            with_token = await there.send(method, f"{path}?token={there.token}", {})
+            assert plain.status == with_token.status == 200
+            assert plain.body == with_token.body
+            assert there.token.encode() not in plain.body
 
 
 async def test_the_page_runs_and_loads_nothing_but_its_own() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -353,3 +355,27 @@ def test_the_name_header_repeats_a_parameter_that_exists() -> None:
 
     with pytest.raises(TypeError, match="'zone_name' is not a parameter of Zone"):
         Server("x", extensions=[Wrong()])
+
+
+def test_a_server_without_extensions_loads_nothing_of_them() -> None:
+    program = """
+import sys, trio
+from mcp_trio import Server
+from mcp_trio.testing import connect
+server = Server("plain")
+@server.tool
+def add(a: int, b: int) -> int:
+    return a + b
+async def main():
+    async with connect(server) as client:
+        await client.call_tool("add", {"a": 1, "b": 2})
+        await client.list_tools()
+trio.run(main)
+loaded = [name for name in sys.modules if name.startswith("mcp_trio.")]
+rooms = ("mcp_trio.extensions", "mcp_trio.stores", "mcp_trio.server.extension_points")
+print([name for name in loaded if name.startswith(rooms)])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"

@@ -24,6 +24,7 @@ from mcp_trio import (
 from mcp_trio.client.client import Client
 from mcp_trio.client.errors import RemoteError
 from mcp_trio.extensions.tasks import Tasks
+from mcp_trio.stores.memory import MemoryStore
 from mcp_trio.testing import connect as connect_as
 from tests.support.checked import ALL, MODERN, NEWEST, OPENING, connect
 
@@ -797,6 +798,25 @@ async def test_a_task_expires_and_is_stopped(autojump_clock: MockClock) -> None:
     assert refused.value.code == -32602
 
 
+async def test_expired_tasks_leave_nothing_behind(autojump_clock: MockClock) -> None:
+    store = MemoryStore()
+    server = Server("tasks", extensions=[Tasks(store=store)])
+
+    @server.tool(task="optional", ttl=60)
+    async def job() -> str:
+        return "x" * 1000
+
+    async with joined(server) as client:
+        for _ in range(100):
+            await create(client, "job")
+        await wait_all_tasks_blocked()
+        assert len(store._records) == 100
+        await trio.sleep(65)
+        assert store._records == {}
+        assert store._expiries == []
+        assert store._leases == {}
+
+
 async def test_no_task_is_kept_longer_than_the_server_allows(
     autojump_clock: MockClock,
 ) -> None:
@@ -912,6 +932,24 @@ async def test_so_many_tasks_run_at_a_time_and_others_wait(
         for id in ids:
             assert (await ended(client, id))["status"] == "completed"
     assert most == 2
+
+
+async def test_the_server_can_be_given_another_number_of_slots(
+    autojump_clock: MockClock,
+) -> None:
+    server = asking_server()
+    server.task_slots = 1
+
+    @server.tool(task="optional")
+    async def job() -> str:
+        await trio.sleep(10)
+        return "done"
+
+    async with joined(server) as client:
+        began = trio.current_time()
+        for id in [await create(client, "job") for _ in range(3)]:
+            await ended(client, id)
+    assert trio.current_time() - began >= 30
 
 
 async def test_a_task_that_waits_for_its_client_takes_no_slot(

@@ -21,6 +21,8 @@ from mcp_trio.client.errors import RemoteError
 from mcp_trio.client.target import connect
 from tests.support.paths import PROJECT
 
+pytestmark = pytest.mark.integration
+
 PATIENCE = 20
 PLACES = "".join(
     f"{name}_temp_path {{0}}/{name}; "
@@ -109,7 +111,10 @@ def calls(port: int) -> str:
 @pytest.mark.slow
 async def test_a_question_of_one_process_is_answered_to_another(tmp_path: Path) -> None:
     with ExitStack() as stack:
-        ports = [stack.enter_context(process("the-same-for-all")) for _ in range(2)]
+        ports = [
+            stack.enter_context(process("the same secret for all processes"))
+            for _ in range(2)
+        ]
         url = stack.enter_context(balanced(tmp_path, ports))
         assert await trip(url) == "5 days in Nairobi: Sunny. Pack light clothes."
         assert [calls(port) for port in ports] == ["[('ok', '1')]"] * 2
@@ -120,7 +125,9 @@ async def test_processes_with_secrets_of_their_own_do_not_know_each_others_quest
     tmp_path: Path,
 ) -> None:
     with ExitStack() as stack:
-        ports = [stack.enter_context(process(secret)) for secret in ("one", "another")]
+        ports = [
+            stack.enter_context(process(secret)) for secret in ("1" * 32, "2" * 32)
+        ]
         url = stack.enter_context(balanced(tmp_path, ports))
         with pytest.raises(RemoteError, match="not one that this server has given"):
             await trip(url)

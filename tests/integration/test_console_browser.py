@@ -15,7 +15,7 @@ from websockets.sync.client import ClientConnection
 import mcp_trio
 from tests.support.browser import Page, browser, contrast
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 ROOT = Path(mcp_trio.__file__).parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -329,6 +329,20 @@ def test_the_newcomers_path(page: ConsolePage, demo: str, tmp_path: Path) -> Non
         url.startswith((origin, "data:", f"blob:{origin}")) for url in page.loaded
     )
     assert page.complaints == []
+
+
+def test_the_token_stays_neither_in_the_address_bar_nor_in_the_history(
+    page: ConsolePage, demo: str
+) -> None:
+    page.visit(demo)
+    assert page.ask("location.search") == ""
+    history = page.call("Page.getNavigationHistory")
+    assert not [entry for entry in history["entries"] if "token" in entry["url"]]
+    # The page can still be loaded again.
+    page.call("Page.reload")
+    page.until("performance.getEntriesByType('navigation')[0].type === 'reload'")
+    page.until("document.querySelector('#connection')?.textContent === 'connected'")
+    assert page.ask("location.search") == ""
 
 
 def test_without_the_token_there_is_nothing(page: ConsolePage, demo: str) -> None:

@@ -1,6 +1,5 @@
 """What a type checker sees of the public API: mypy runs on a user's programs."""
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -10,9 +9,8 @@ import pytest
 
 from tests.support.paths import PROJECT as ROOT
 
-if importlib.util.find_spec("mypy") is None:
-    pytest.skip("mypy is absent: pip install mypy", allow_module_level=True)
-
+pytestmark = pytest.mark.types
+pytest.importorskip("mypy", reason="mypy is not installed: pip install mypy")
 
 # The programs begin with this.
 COMMON = """
@@ -23,6 +21,7 @@ from typing import assert_type
 
 import mcp_trio
 from mcp_trio import Access, Context, Elicit, Limits, Roots, Server, ToolAnnotations
+from mcp_trio import SamplingMessage, ToolUse
 from mcp_trio.testing import connect, replay
 
 
@@ -77,7 +76,7 @@ def subtract(a: int, b: int) -> int:
     return a - b
 
 
-@server.resource("notes://{id}", mime_type="text/plain")
+@server.resource("notes://{id}", mime_type="text/plain", scopes={"notes"})
 async def note(id: str) -> str:
     return id
 
@@ -87,7 +86,7 @@ async def greet(name: str) -> str:
     return name
 
 
-@server.prompt(title="Part")
+@server.prompt(title="Part", scopes=["part"])
 async def part(name: str) -> str:
     return name
 
@@ -118,6 +117,19 @@ async def untyped(ctx: Context) -> str:
     await ctx.progress(1, total=2, message="half")
     await ctx.log("info", {"any": "JSON"})
     sampled = await ctx.sample("Hello", max_tokens=10, temperature=0.5)
+    answer = await ctx.sample(
+        [
+            "Hello",
+            {"role": "assistant", "content": "Yes?"},
+            SamplingMessage("assistant", ToolUse("a", "add", {})),
+            [ToolUse("a", "add", {}).result("5")],
+            sampled,
+        ],
+        max_tokens=10,
+        tools=[{"name": "add", "inputSchema": {"type": "object"}}],
+        tool_choice="auto",
+    )
+    assert_type(answer.tool_uses, list[ToolUse])
     form = await ctx.elicit("Who are you?", Form)
     assert_type(form.content, Form | None)
     roots = await ctx.roots()
@@ -173,6 +185,7 @@ async def subtract(a: int) -> int:
 @typed.tool
 async def query(ctx: Context[Database]) -> int:
     await ctx.sample("Hello")  # call-arg
+    await ctx.sample([5], max_tokens=1)  # list-item
     await ctx.sample("Hello", max_tokens=1, temprature=1)  # call-arg
     return await ctx.lifespan.ask("text")  # attr-defined, no-any-return
 

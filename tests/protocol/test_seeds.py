@@ -438,7 +438,7 @@ async def test_the_pocket_profile_ends_its_list_with_an_empty_cursor() -> None:
         (
             "measure",
             {"text": "one two"},
-            '{"letters": 7, "words": 2}',
+            '{"letters":7,"words":2}',
             {"letters": 7, "words": 2},
             False,
         ),

@@ -26,8 +26,8 @@ async def with_argument(a: str) -> str:
     return a
 
 
-async def with_number(a: int) -> str:
-    return str(a)
+async def with_list(a: list[str]) -> str:
+    return ""
 
 
 async def with_object(a: object, b: Callable[[], int]) -> str:
@@ -317,14 +317,14 @@ CASES: list[Case] = [
         "the same names",
     ),
     (
-        "a variable that is a number",
-        lambda s: s.resource("a://{a}")(with_number),
+        "a variable that is a list",
+        lambda s: s.resource("a://{a}")(with_list),
         TypeError,
         "comes as a string",
     ),
     (
-        "a prompt's argument that is a number",
-        lambda s: s.prompt(with_number),
+        "a prompt's argument that is a list",
+        lambda s: s.prompt(with_list),
         TypeError,
         "argument 'a' comes as a string",
     ),

@@ -74,7 +74,7 @@ async def test_a_principal_has_one_rate_on_all_ways_in() -> None:
 @pytest.mark.parametrize("host", ["native", "hypercorn"])
 @pytest.mark.parametrize(
     ("token", "why"),
-    [(None, "Authorization: Bearer TOKEN is wanted"), ("swordfish", "")],
+    [(None, "Authorization: expected Bearer TOKEN"), ("swordfish", "")],
 )
 async def test_who_has_no_access_is_a_line_without_the_token(
     host: str, token: str | None, why: str, caplog: pytest.LogCaptureFixture

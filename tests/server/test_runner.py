@@ -11,8 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_trio import Context, Server, ToolError
-from mcp_trio.server import worker_threads as threads
+from mcp_trio import Context, Limits, Server, ToolError
 from tests.support.checked import (
     Line,
     call,
@@ -74,7 +73,7 @@ class Office:
             await trio.lowlevel.checkpoint()
         raise RuntimeError("no")
 
-    async def remember(self, word: str, waits: int = 0) -> list[str]:
+    async def remember(self, word: str, waits: int = 0) -> list[Any]:
         """What is remembered at first, and after each wait."""
         seen = [SEEN.get()]
         SEEN.set(word)
@@ -132,6 +131,7 @@ async def test_a_message_behind_one_that_waits_is_served_in_the_same_batch_of_me
         assert len(await client.quiet()) == 50
 
 
+@pytest.mark.load
 @pytest.mark.slow
 async def test_ten_thousand_calls_in_flight() -> None:
     office = Office()
@@ -603,11 +603,10 @@ async def test_fifty_blocking_tools_do_not_hold_up_a_ping() -> None:
     assert sorted(reply["id"] for reply in replies) == list(range(50))
 
 
-async def test_no_more_threads_than_there_may_be(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    server, running, most, all_three = Server("x"), [], [], threading.Barrier(3)
-    monkeypatch.setattr(threads, "MOST", 3)
+async def test_no_more_threads_than_there_may_be() -> None:
+    server, all_three = Server("x", limits=Limits(threads=3)), threading.Barrier(3)
+    running: list[int] = []
+    most: list[int] = []
 
     @server.tool
     def block() -> str:
@@ -623,31 +622,9 @@ async def test_no_more_threads_than_there_may_be(
     assert max(most) == 3
 
 
-async def test_a_thread_takes_the_next_call_and_ends_when_there_is_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    server, names = Server("x"), []
-    monkeypatch.setattr(threads, "IDLE", 0.01)
-
-    @server.tool
-    def note() -> str:
-        names.append(threading.current_thread().ident)
-        return "noted"
-
-    async with connect(server, R) as client:
-        for _ in range(3):
-            await client.call_tool("note")
-        while server.environment.worker_threads._threads:
-            await trio.sleep(0.001)
-        assert (await client.call_tool("note")).text == "noted"
-    assert len(set(names[:3])) == 1
-
-
-async def test_a_call_that_is_cancelled_before_a_thread_is_free_is_never_made(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    server, made, go = Server("x"), [], threading.Event()
-    monkeypatch.setattr(threads, "MOST", 1)
+async def test_a_call_that_is_cancelled_before_a_thread_is_free_is_never_made() -> None:
+    server, go = Server("x", limits=Limits(threads=1)), threading.Event()
+    made: list[str] = []
 
     @server.tool
     def block(name: str) -> str:

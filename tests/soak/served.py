@@ -7,11 +7,10 @@ import time
 import trio
 
 from mcp_trio import Context, Server
-from mcp_trio.server import worker_threads as threads
 from mcp_trio.transports.http.sessions import Sessions
 
 # Seconds, so that what clients leave behind is gone soon after them.
-Sessions.idle_timeout = threads.IDLE = 3.0
+Sessions.idle_timeout = 3.0
 server = Server("soaked", grace=2)
 
 

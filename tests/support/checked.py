@@ -15,7 +15,8 @@ import trio
 import trio.testing
 
 from mcp_trio import Server
-from mcp_trio.client.client import AnswerCallback, Client, talk
+from mcp_trio.client.client import Client, talk
+from mcp_trio.client.handlers import AnswerCallback, Handlers
 from mcp_trio.protocol.revisions import REVISIONS
 from mcp_trio.server.serve_conversation import serve_conversation
 from mcp_trio.transports.memory import MemoryWire
@@ -138,7 +139,7 @@ async def connect(
                 JudgedWire(line.ours, judge),
                 revision,
                 capabilities=capabilities,
-                answer=answer,
+                handlers=Handlers(answer=answer),
             ) as client:
                 yield client
         finally:

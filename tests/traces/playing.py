@@ -46,7 +46,7 @@ OPENING = [revision.name for revision in REVISIONS if revision.opens]
 MODERN = [revision.name for revision in REVISIONS if not revision.opens]
 LATEST, NEWEST = OPENING[-1], ALL[-1]
 TABLES = {revision.name: revision for revision in REVISIONS}
-SECRET = b"the secret of the traces"
+SECRET = b"the secret of the traces, which is no secret"
 # The modules that read the time of day.
 CLOCKED = [
     "mcp_trio.server.client_requests",
@@ -359,7 +359,7 @@ def nothing_by_chance() -> Iterator[None]:
         yield
 
 
-def fresh(spec: str) -> Server:
+def fresh(spec: str) -> Any:
     """A server of its own, which a scenario may change; the demo does not change."""
     with patch.object(sys, "path", [*sys.path]):
         server = load(spec if spec == DEMO else str(ROOT / spec))

@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 import mcp_trio
-from mcp_trio.transports import stdio
+from mcp_trio.transports import awake
 from mcp_trio.transports.stdio import open_wire
 
 ROOT = Path(mcp_trio.__file__).parents[1]
@@ -429,6 +429,16 @@ def start(code, stdin=subprocess.PIPE):
 
 
 @pytest.mark.parametrize("code", [RUN, RUN_THREADS], ids=["loop", "threads"])
+def test_what_reads_standard_input_takes_no_message_from_the_wire(code):
+    with start(code) as server:
+        server.stdin.write(b"print('begun', flush=True); print(repr(os.read(0, 10)))\n")
+        assert server.stderr.readline() == b"begun\n"
+        replies, printed = server.communicate(b"print('second')\n", timeout=20)
+    assert replies == b"done\n" * 2
+    assert printed == b"b''\nsecond\n"
+
+
+@pytest.mark.parametrize("code", [RUN, RUN_THREADS], ids=["loop", "threads"])
 def test_a_client_that_is_gone_ends_the_program_without_a_traceback(code):
     with start(code) as server:
         server.stdin.write(b"1\n")
@@ -481,7 +491,7 @@ async def answer_and_count(wire, glances):
 
 
 async def test_the_input_can_be_ended_while_its_reader_waits_awake(monkeypatch):
-    monkeypatch.setattr(stdio, "AWAKE", 10)
+    monkeypatch.setattr(awake, "AWAKE", 10)
     async with connected(pipes) as (wire, far):
         await far.write(b"1\n")
         await wire.receive()

@@ -22,7 +22,7 @@ from ...server.handlers import Handler, call_with_hooks
 from ...server.limiter import sender
 from ...server.request import Request
 from ...server.runner import SPOILED
-from ...stores.base import Job, LeaseLost, Store, Subscription
+from ...stores.base import LeaseLost, QueuedJob, Store, Subscription
 from .ledger import Ledger
 from .manual import ManualCall
 from .record import StoredPrincipal, TaskRecord
@@ -97,6 +97,7 @@ class Executor:
         self._store = store
         self._ledger = ledger
         self._durations = durations
+        self._slot_count = slots
         self._slots = Slots(slots)
         self._on_change = on_change
         self._nursery: trio.Nursery | None = None
@@ -115,6 +116,7 @@ class Executor:
     async def running(self) -> AsyncIterator[None]:
         """Run tasks for as long as this is entered."""
         self._is_stopping = False
+        self._slots = Slots(self._server.task_slots or self._slot_count)
         async with (
             self._store.subscribe(CHANGED) as changes,
             trio.open_nursery() as nursery,
@@ -196,10 +198,14 @@ class Executor:
             nursery.start_soon(self._take_job, job, slot)
 
     async def _renew(self) -> None:
-        """Keep the leases of this process; stop a task whose lease is lost."""
+        """Keep the leases of this process; stop a task whose lease is lost.
+
+        Forget tasks that have expired, even if nobody uses the store any more.
+        """
         while True:
             await trio.sleep(RENEW)
-            self._ledger.forget_expired()
+            for id in self._ledger.forget_expired():
+                await self.records.delete(id)
             for task in list(self._running.values()):
                 try:
                     await self._store.renew(task.job.lease, LEASE)
@@ -291,7 +297,7 @@ class Executor:
 
     # Running tasks
 
-    async def _take_job(self, job: Job, slot: Slot) -> None:
+    async def _take_job(self, job: QueuedJob, slot: Slot) -> None:
         """Run a task from the queue, for which a slot was taken."""
         try:
             await self._run_job(job, slot)
@@ -301,7 +307,7 @@ class Executor:
         finally:
             slot.release()
 
-    async def _run_job(self, job: Job, slot: Slot) -> None:
+    async def _run_job(self, job: QueuedJob, slot: Slot) -> None:
         id = job.data.decode()
         record = await self.records.read(id)
         if id in self._running:
@@ -315,14 +321,14 @@ class Executor:
         else:
             await self._run_task(record, job, slot)
 
-    async def _drop(self, job: Job) -> None:
+    async def _drop(self, job: QueuedJob) -> None:
         await self._store.done(job)
         self._note_end(job.data.decode())
 
     def _start(
         self,
         record: TaskRecord,
-        job: Job,
+        job: QueuedJob,
         request: Request,
         scope: trio.CancelScope,
         slot: Slot,
@@ -331,18 +337,19 @@ class Executor:
         self._running[task.id] = task
         return task
 
-    async def _run_task(self, record: TaskRecord, job: Job, slot: Slot) -> None:
+    async def _run_task(self, record: TaskRecord, job: QueuedJob, slot: Slot) -> None:
         request = self._request_of(record)
         task = self._start(record, job, request, trio.CancelScope(), slot)
         request.task = task
 
         async def handler(server: Server[Any], request: Request) -> bytes:
             tool = server.tools.find(record.tool, request.principal)
+            request.target = tool.name
             if tool.max_in_flight is not None:
                 request.limited_tool = tool.name
             server.limiter.count(request, 1)
             try:
-                return await call_with_hooks(request, tool)
+                return await call_with_hooks(server, request, tool)
             finally:
                 server.limiter.count(request, -1)
 

@@ -185,7 +185,7 @@ class Tasks(Extension):
             request.task = NeverATask()
             return await proceed()
         # Nobody needs a task to learn that the arguments are wrong.
-        tool.parameters.decode(request.call.params.arguments)
+        tool.decode(request.call.params.arguments)
         created: bytes | TaskRecord
         if tool.task.manual_start:
             created = await self._executor.call_manually(request, tool, proceed)

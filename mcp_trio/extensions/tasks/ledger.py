@@ -74,12 +74,15 @@ class Ledger:
         total.size += size
         return True
 
-    def forget_expired(self) -> None:
-        """Count expired tasks no longer."""
+    def forget_expired(self) -> list[str]:
+        """Count expired tasks no longer, and return their ids."""
         now = trio.current_time()
+        expired = []
         while self._expiries and self._expiries[0][0] <= now:
             _, _, id = heappop(self._expiries)
             self._forget(id)
+            expired.append(id)
+        return expired
 
     def _forget(self, id: str) -> None:
         holding = self._holdings.pop(id, None)

@@ -2,6 +2,7 @@
 
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Literal
 
 from msgspec import UNSET, Raw, Struct, UnsetType, field, json
@@ -111,6 +112,7 @@ class TaskRecord(Struct, omit_defaults=True):
         return fields
 
 
+@lru_cache(1024)  # a task is usually polled more often than it changes
 def _iso(seconds: float) -> str:
     moment = datetime.fromtimestamp(seconds, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

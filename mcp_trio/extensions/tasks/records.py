@@ -38,6 +38,10 @@ class TaskRecords:
         found = await self._store.read(_key(id))
         return None if found is None else _decode(found.value)
 
+    async def delete(self, id: str) -> None:
+        """Delete a task."""
+        await self._store.delete(_key(id))
+
     async def change(
         self,
         id: str,

@@ -8,7 +8,7 @@ from msgspec import Raw, json
 from ...server.client_requests import Question, check_capability
 from ...server.exceptions import AskFailed
 from ...server.request import Request
-from ...stores.base import Job
+from ...stores.base import QueuedJob
 from .record import TaskRecord
 from .records import TaskRecords
 from .slots import Slot
@@ -28,7 +28,7 @@ class RunningTask:
     def __init__(
         self,
         record: TaskRecord,
-        job: Job,
+        job: QueuedJob,
         request: Request,
         scope: trio.CancelScope,
         records: TaskRecords,

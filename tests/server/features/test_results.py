@@ -455,8 +455,8 @@ async def test_what_a_plain_function_returns_to_be_awaited_is_awaited() -> None:
     assert (await got(server)).text == "awaited"
 
 
-async def test_an_empty_list_of_texts_is_no_content() -> None:
-    assert "structuredContent" not in await got(returning([], list[str]))
+async def test_an_empty_list_of_content_is_no_content() -> None:
+    assert "structuredContent" not in await got(returning([], list[Text]))
 
 
 @pytest.mark.parametrize("text", ["a\ud800b", "\udfff", "𝄞", "\r\n", "\u2028", '"\\'])

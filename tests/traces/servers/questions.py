@@ -19,7 +19,7 @@ from mcp_trio import (
 )
 
 # What clients carry between two calls stays readable to every process that replays.
-server = Server("questions", secret="the secret of the traces")
+server = Server("questions", secret="the secret of the traces, which is no secret")
 
 
 class Booking(Struct):

@@ -10,7 +10,7 @@ from mcp_trio.extensions.tasks import Tasks
 
 server = Server(
     "tasks",
-    secret="the secret of the traces",
+    secret="the secret of the traces, which is no secret",
     extensions=[Tasks(most_tasks=4, ttl=600, poll_interval=0.5)],
 )
 

@@ -31,7 +31,7 @@ from tests.support.http_wire import (
 from tests.support.paths import PROJECT
 
 PATIENCE = 10
-SECRET = "what all processes know"
+SECRET = "what all processes know, and nobody else"
 CAPABLE = {**MODERN, f"{VENDOR}clientCapabilities": {"elicitation": {"form": {}}}}
 SERVER = """
 import os, time
@@ -186,7 +186,10 @@ async def test_two_processes_answer_in_turn(file: Path) -> None:
         assert booked(await two.book(**answer(second, name="Monday")), one, two)
 
 
-@pytest.mark.parametrize("secrets", [(SECRET, "another"), (SECRET, None), (None, None)])
+@pytest.mark.parametrize(
+    "secrets",
+    [(SECRET, "another secret, of another process"), (SECRET, None), (None, None)],
+)
 async def test_a_state_is_refused_where_the_secret_is_another(
     file: Path, secrets: tuple[str | None, str | None]
 ) -> None:
@@ -248,7 +251,7 @@ async def wire_is_lost(wire: Wire) -> bool:
 
 # Tools that block
 
-CALLS, PINGS = 50, 21
+CALLS, PINGS = 40, 21
 WAYS = [
     ("http", "2025-11-25"),
     ("http", "2026-07-28"),
@@ -288,7 +291,7 @@ async def seconds_of_a_ping(client: Client, revision: str) -> float:
 
 
 @pytest.mark.parametrize(("way", "revision"), WAYS)
-async def test_a_ping_is_answered_while_fifty_tools_block(
+async def test_a_ping_is_answered_while_forty_tools_block(
     file: Path, way: str, revision: str
 ) -> None:
     replies: list[str] = []
