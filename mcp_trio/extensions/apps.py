@@ -63,7 +63,7 @@ class Apps(Extension):
             uri = _ui_of(tool.listed).get("resourceUri")
             if uri is not None and uri not in self.server.resources:
                 raise ConfigurationError(
-                    f"{tool.label}: there is no page {uri!r}; add it with "
+                    f"{tool.label}: the page {uri!r} is missing; add it with "
                     f"server.ui({uri!r}, html=...)"
                 )
         yield

@@ -1,9 +1,9 @@
 """The identifiers in a conversation: those of the client, and those of the server.
 
 A replay sends the client's requests with the ids in the trace. The server chooses its
-own identifiers in every run: the ids of its requests and tasks, cursors, request states,
-sessions and the ids of events. Where the client repeats one of them, the replay has
-to send this run's instead of the one in the trace.
+own identifiers in every run: the ids of its requests and tasks, cursors, request
+states, sessions and the ids of events. Where the client repeats one of them, the replay
+has to send this run's instead of the one in the trace.
 """
 
 from __future__ import annotations

@@ -388,7 +388,7 @@ def test_what_is_wrong_is_told_with_the_file_and_the_line(
 
 
 def test_a_folder_without_skills_is_told(tmp_path: Path) -> None:
-    with pytest.raises(SkillError, match=r"there is no SKILL\.md in this folder"):
+    with pytest.raises(SkillError, match=r"expected a SKILL\.md in this folder"):
         Server("skilled").skills(tmp_path)
     with pytest.raises(SkillError, match="expected a folder of skills"):
         Server("skilled").skills(tmp_path / "none")

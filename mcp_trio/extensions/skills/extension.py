@@ -62,19 +62,21 @@ class Skills(Extension):
                 shaped = {"skill": item.skill.entry()}
                 return encode(ctx.protocol_revision.result(shaped, cacheable=True))
         raise InvalidParams(
-            f"Invalid params: $.params.uri: there is no skill {params.uri}; expected "
-            "the URI of a SKILL.md"
+            "Invalid params: $.params.uri: expected the URI of a skill's SKILL.md, got "
+            f"{params.uri}"
         )
 
     @method("resources/directory/read")
     async def read_folder(self, params: FolderParams, ctx: ExtensionContext) -> Json:
-        """List what is directly in a folder of a skill."""
+        """List the files and folders directly in a folder of a skill."""
         found = list_folder(self.server, params.uri)
         if found is None:
-            problem = f"there is no directory {params.uri}"
+            got = params.uri
             if find_file(self.server, params.uri) is not None:
-                problem = f"{params.uri} is a file; expected a directory"
-            raise InvalidParams(f"Invalid params: $.params.uri: {problem}")
+                got = f"a file, {params.uri}"
+            raise InvalidParams(
+                f"Invalid params: $.params.uri: expected a directory of a skill, got {got}"
+            )
         revision = ctx.protocol_revision
         children: Sequence[Resource] = found
         next_cursor = None

@@ -1,7 +1,7 @@
 """Reading a folder of skills.
 
-All files are read at once and kept, so that what is served always has the digest that
-the skill's entry says, whatever happens to the folder meanwhile.
+All files are read at once and kept in memory. So the contents of a file always have the
+digest in the skill's entry, even if the folder changes.
 """
 
 import hashlib
@@ -84,18 +84,18 @@ class Skill(Struct, frozen=True):
 def read_skills(folder: Path) -> list[Skill]:
     """Return the skills in a folder, or the one skill that the folder is.
 
-    Raises SkillError if one of them cannot be served, and if there are none.
+    Raises SkillError if one of them cannot be served, or if nothing is found.
     """
     root = folder.resolve()
     if not root.is_dir():
-        raise SkillError(folder, "expected a folder of skills; there is none")
+        raise SkillError(folder, "expected a folder of skills; it does not exist")
     tree = _Tree(root)
     found = [tree.skill(path) for path in tree.files if path.name == MANIFEST]
     if not found:
         raise SkillError(
             folder,
-            f"there is no {MANIFEST} in this folder or below; each skill is a folder "
-            "with one",
+            f"expected a {MANIFEST} in this folder or below, found nothing; each skill "
+            "is a folder with such a file",
         )
     return found
 
@@ -114,7 +114,10 @@ class _Tree:
         self._base = root.parent if is_skill else root
 
     def _collect(self, folder: Path, outer: tuple[Path, ...]) -> None:
-        """Note what is in a folder. `outer` are the folders that it is in, resolved."""
+        """Collect the paths in a folder.
+
+        `outer` are the resolved paths of the folder and of those around it.
+        """
         for path in sorted(folder.iterdir()):
             if path.name.startswith(".") or path.name == "__pycache__":
                 continue
@@ -138,8 +141,8 @@ class _Tree:
         if not target.is_relative_to(self._root):
             raise SkillError(
                 path,
-                f"this link leaves the folder {self._root}, to {target}; copy what is "
-                "to be served",
+                f"this link leaves the folder {self._root}, to {target}; copy the "
+                "files into the folder",
             )
         return target
 
@@ -204,7 +207,7 @@ def skill_uri(path: PurePath) -> str:
 
 
 def _problems(frontmatter: Json, folder_name: str) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with frontmatter, with the key that it is about."""
+    """Yield the problems of frontmatter, each with its key."""
     for key in ("name", "description"):
         value = frontmatter.get(key)
         if not isinstance(value, str) or not value.strip():

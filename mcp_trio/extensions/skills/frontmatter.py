@@ -1,8 +1,8 @@
 """The YAML at the start of a SKILL.md, as JSON.
 
-YAML has several sets of rules for what a plain word is. Hosts compare what they read in
-the file with what the server says, and most of them follow the core schema of YAML 1.2:
-`on` and a date are strings there. So does this module.
+Versions of YAML differ in how they read plain words. Hosts parse the file again and
+compare it with the server's JSON, and most of them follow the core schema of YAML 1.2,
+in which `on` and a date are strings. This module follows it too.
 """
 
 import math

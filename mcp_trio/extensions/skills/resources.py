@@ -62,14 +62,14 @@ class SkillFiles(ServerResource):
 
 
 class _SkillUris(UriTemplate):
-    """Matches the URIs of files that there are."""
+    """Matches the URIs of existing files."""
 
     def __init__(self, server: Server[Any]) -> None:
         super().__init__(FILES)
         self._server = server
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """Return the path of a file, or None if there is no such file."""
+        """Return the path of a file, or None if it does not exist."""
         variables = super().match(uri)
         if variables is None:
             return None
@@ -84,7 +84,7 @@ def skill_resources(server: Server[Any]) -> list[SkillResource]:
 
 
 def find_file(server: Server[Any], uri: str) -> SkillFile | None:
-    """Return a file of a skill, or None if there is none with this URI."""
+    """Return the file of a skill with this URI, or None."""
     for item in skill_resources(server):
         if uri in item.skill.files:
             return item.skill.files[uri]
@@ -92,7 +92,7 @@ def find_file(server: Server[Any], uri: str) -> SkillFile | None:
 
 
 def list_folder(server: Server[Any], uri: str) -> list[Resource] | None:
-    """Return what is directly in a folder; None if there is no such folder."""
+    """Return the children of a folder, or None if it does not exist."""
     start = f"{uri}/"
     children: dict[str, Resource] = {}
     is_folder = False
@@ -130,7 +130,10 @@ def add_folder(server: Server[Any], folder: Path) -> None:
 
 
 def read_folder_again(server: Server[Any], root: Path) -> None:
-    """Serve what is in a folder now. Raises SkillError, and then nothing changes."""
+    """Serve the current skills of a folder.
+
+    Raises SkillError, and then nothing has changed.
+    """
     fresh = {skill.uri: SkillResource(skill, root) for skill in read_skills(root)}
     held = {item.name: item for item in skill_resources(server) if item.folder == root}
     for uri in held.keys() - fresh.keys():

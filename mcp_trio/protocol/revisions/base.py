@@ -8,6 +8,9 @@ differently.
 Each other module of this package is one revision: a subclass of its predecessor that
 says only what differs from it. Classes never change. An instance belongs to one server,
 because results carry the server's name.
+
+A revision says that a method exists. Its params are in `mcp_trio.protocol.params`, and
+the function that answers it is in `mcp_trio.server.handlers`.
 """
 
 from collections.abc import Mapping, Sequence
