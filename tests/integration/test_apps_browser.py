@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 import pytest
 from websockets.sync.client import ClientConnection
 
-from tests.clients.install import Unavailable, app_host
+from tests.clients.install import CLOCK_PAGE, Unavailable, app_host, clock_page
 from tests.support.browser import Page, browser
 from tests.support.command_line import ENVIRONMENT
 from tests.support.paths import PROJECT
@@ -172,3 +172,12 @@ def test_the_example_is_shown_with_its_result_and_calls_a_tool(
         shot = page.call("Page.captureScreenshot")["data"]
         Path(folder, "clock_app.png").write_bytes(base64.b64decode(shot))
     assert not [said for said in page.complaints if is_error(said)]
+
+
+def test_the_page_in_the_repository_is_built_from_its_sources() -> None:
+    try:
+        built = clock_page()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    committed = CLOCK_PAGE / "clock.html"
+    assert built.read_bytes() == committed.read_bytes(), "run: npm ci && npm run build"

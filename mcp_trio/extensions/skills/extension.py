@@ -71,11 +71,10 @@ class Skills(Extension):
         """List the files and folders directly in a folder of a skill."""
         found = list_folder(self.server, params.uri)
         if found is None:
-            got = params.uri
-            if find_file(self.server, params.uri) is not None:
-                got = f"a file, {params.uri}"
+            is_file = find_file(self.server, params.uri) is not None
+            got = f"a file, {params.uri}" if is_file else params.uri
             raise InvalidParams(
-                f"Invalid params: $.params.uri: expected a directory of a skill, got {got}"
+                f"Invalid params: $.params.uri: expected a skill's directory, got {got}"
             )
         revision = ctx.protocol_revision
         children: Sequence[Resource] = found
