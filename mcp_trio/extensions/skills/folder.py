@@ -6,7 +6,6 @@ digest in the skill's entry, even if the folder changes.
 
 import hashlib
 import re
-from collections.abc import Iterator
 from mimetypes import MimeTypes
 from pathlib import Path, PurePath
 from urllib.parse import quote
@@ -190,7 +189,9 @@ class _Tree:
                 manifest, "expected text in UTF-8 without control characters"
             )
         frontmatter, lines = parse_frontmatter(contents.text, manifest)
-        for key, problem in _problems(frontmatter, manifest.parent.name):
+        found = _problem(frontmatter, manifest.parent.name)
+        if found is not None:
+            key, problem = found
             raise SkillError(manifest, problem, lines.get(key, 1))
         return frontmatter
 
@@ -206,31 +207,32 @@ def skill_uri(path: PurePath) -> str:
     return SCHEME + "/".join(quote(part, safe="") for part in path.parts)
 
 
-def _problems(frontmatter: Json, folder_name: str) -> Iterator[tuple[str, str]]:
-    """Yield the problems of frontmatter, each with its key."""
+def _problem(frontmatter: Json, folder_name: str) -> tuple[str, str] | None:
+    """Return the first problem of frontmatter, after its key; None if it is valid."""
     for key in ("name", "description"):
         value = frontmatter.get(key)
         if not isinstance(value, str) or not value.strip():
-            yield key, f"expected a {key}, which is text, got {value!r}"
+            return key, f"expected a {key}, which is text, got {value!r}"
     name = frontmatter["name"]
     if not _NAME.fullmatch(name):
-        yield (
+        return (
             "name",
             "expected a name of at most 64 lowercase letters, digits and single "
             f"hyphens, got {name!r}",
         )
     if name != folder_name:
-        yield (
+        return (
             "name",
             f"the name is {name!r} and the folder's is {folder_name!r}; both must be "
             "the same",
         )
     size = len(frontmatter["description"])
     if size > MOST_DESCRIPTION:
-        yield (
+        return (
             "description",
             f"a description has at most {MOST_DESCRIPTION} characters, got {size}",
         )
+    return None
 
 
 def _contents(uri: str, path: Path, data: bytes) -> TextContents | BlobContents:
