@@ -61,12 +61,19 @@ class Apps(Extension):
         """Check that each tool's page exists."""
         for tool in list(self.server.tools.values()):
             uri = _ui_of(tool.listed).get("resourceUri")
-            if uri is not None and uri not in self.server.resources:
+            if uri is not None and not self._has_page(uri):
                 raise ConfigurationError(
                     f"{tool.label}: the page {uri!r} is missing; add it with "
                     f"server.ui({uri!r}, html=...)"
                 )
         yield
+
+    def _has_page(self, uri: str) -> bool:
+        """Return whether a page exists, also one that a template makes."""
+        if uri in self.server.resources:
+            return True
+        templates = list(self.server.templates.values())
+        return any(item.template.match(uri) is not None for item in templates)
 
 
 def add_page(

@@ -213,6 +213,22 @@ async def test_a_tool_whose_page_is_missing_keeps_the_server_from_starting() -> 
     )
 
 
+async def test_a_page_may_be_made_by_a_template() -> None:
+    server = Server("apps")
+
+    @server.resource("ui://made/{name}", mime_type=HTML)
+    async def made(name: str) -> str:
+        return f"<p>{name}"
+
+    @server.tool(ui="ui://made/main")
+    async def show() -> str:
+        return ""
+
+    async with connect(server, NEWEST, capabilities=DECLARED) as client:
+        (contents,) = await client.read_resource("ui://made/main")
+    assert (contents["text"], contents["mimeType"]) == ("<p>main", HTML)
+
+
 async def test_a_tool_for_pages_alone_can_be_called_by_its_name() -> None:
     async with connect(server_with_a_page(), NEWEST) as client:
         assert (await client.call_tool("refresh")).text == "fresh"
