@@ -151,6 +151,7 @@ class Server(app.Server[StateT]):
         allowed_origins: Iterable[str] = (),
         cors: bool = False,
         tls: tuple[str, str] | None = None,
+        public_url: str | None = None,
         task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Serve on any number of transports, until the input ends or a signal arrives.
@@ -166,7 +167,10 @@ class Server(app.Server[StateT]):
         The other options are for `http` and `ws`. `path` is the endpoint's path.
         `allowed_hosts` and `allowed_origins` are accepted in addition to those of this
         machine; `cors` allows every origin. `tls` is the file of a certificate and the
-        file of its key. `http_engine` is "native" or "hypercorn", which has HTTP/2.
+        file of its key. Behind a proxy, `public_url` is the endpoint's URL for clients,
+        such as https://mcp.example.org/mcp: its host is accepted, and clients that need
+        a token are told to get one for this URL. `http_engine` is "native" or
+        "hypercorn", which has HTTP/2.
 
         Started with `nursery.start`, this returns the URLs once all are served.
         """
@@ -182,6 +186,7 @@ class Server(app.Server[StateT]):
             allowed_origins=allowed_origins,
             cors=cors,
             tls=tls,
+            public_url=public_url,
             task_status=task_status,
         )
 
@@ -192,6 +197,7 @@ class Server(app.Server[StateT]):
         allowed_hosts: Iterable[str] = (),
         allowed_origins: Iterable[str] = (),
         cors: bool = False,
+        public_url: str | None = None,
     ) -> "Application":
         """Return an ASGI 3 application that serves what `serve` serves over HTTP.
 
@@ -206,6 +212,7 @@ class Server(app.Server[StateT]):
             allowed_hosts=allowed_hosts,
             allowed_origins=allowed_origins,
             cors=cors,
+            public_url=public_url,
         )
         return Application(self, settings)
 
@@ -258,6 +265,7 @@ async def serve(
     allowed_origins: Iterable[str] = (),
     cors: bool = False,
     tls: tuple[str, str] | None = None,
+    public_url: str | None = None,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve a server; the options are those of `Server.serve`."""
@@ -270,6 +278,7 @@ async def serve(
         allowed_origins=allowed_origins,
         cors=cors,
         tls=tls,
+        public_url=public_url,
     )
     places = _Places(stdio, http, ws, console, http_engine, settings)
     gc.set_threshold(*GC_THRESHOLD)  # the process is the server's, as are its signals

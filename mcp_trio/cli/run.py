@@ -72,6 +72,8 @@ def _check_extras(options: argparse.Namespace) -> None:
         _require("--skills", "yaml", extra="skills")
     if options.http and options.http_engine == "hypercorn":
         _require("--http-engine hypercorn", "hypercorn", extra="http2")
+    if options.otel:
+        _require("--otel", "opentelemetry", extra="otel")
 
 
 def _require(option: str, library: str, *, extra: str) -> None:
@@ -155,10 +157,24 @@ def _configure(server: Server, options: argparse.Namespace) -> None:
             limits[name] = value
     server.use_limits(replace(server.limits, **limits))
     server.event_log.with_arguments = options.log_arguments
+    if options.otel:
+        server.telemetry = True
+        _warn_without_exporter()
     if options.profile is not None:
         server.use_profile(options.profile)
     if options.token_file is not None:
         require_tokens(server, options.token_file)
+
+
+def _warn_without_exporter() -> None:
+    """Log that nothing receives what --otel reports, if nothing does."""
+    from opentelemetry import trace
+
+    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        logging.getLogger("mcp_trio").warning(
+            "--otel: no OpenTelemetry SDK is set up, so nothing is exported; start "
+            "with opentelemetry-instrument, or set one up in the server's file"
+        )
 
 
 def require_tokens(server: Server, path: str) -> None:
@@ -187,6 +203,7 @@ def _serve_options(options: argparse.Namespace) -> dict[str, Any]:
         "cors": options.cors,
         "allowed_hosts": options.allowed_host,
         "allowed_origins": options.allowed_origin,
+        "public_url": options.public_url,
         "tls": _tls_files(options.tls_cert, options.tls_key),
     }
     return {name: value for name, value in given.items() if value}

@@ -9,8 +9,19 @@ from typing import NamedTuple
 
 from ..load_spec import UsageError
 from ..protocol.revisions import PROFILES
+from ..transports.http.settings import check_public_url
 from .log_format import FORMATTERS
-from .options import PROG, SPEC_HELP, Parser, address, one_of, rate, seconds, timeout
+from .options import (
+    PROG,
+    SPEC_HELP,
+    Parser,
+    address,
+    checked_by,
+    one_of,
+    rate,
+    seconds,
+    timeout,
+)
 
 HTTP_ENGINES = ("native", "hypercorn")
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -65,6 +76,7 @@ def _switch(text: str) -> bool:
 SWITCHES = {
     "stdio": "serve on standard input and output (the default)",
     "log_arguments": "include the arguments of calls in the log",
+    "otel": "report requests and sessions to OpenTelemetry",
     "cors": "allow pages of every origin to call the server, for development",
     "reload": (
         "reload the SPEC, its pages and skills when a file changes; the lifespan and "
@@ -97,6 +109,11 @@ SETTINGS = {
     ),
     "host": Setting("NAME", str, "the host for --transport (127.0.0.1)", ("-H",)),
     "path": Setting("PATH", str, "the path of the MCP endpoint over HTTP (/mcp)"),
+    "public_url": Setting(
+        "URL",
+        checked_by(check_public_url),
+        "the URL of the MCP endpoint for clients, if a proxy is in front of it",
+    ),
     "allowed_host": Setting("NAME", _comma_separated, "accept this Host header"),
     "allowed_origin": Setting(
         "URL", _comma_separated, "allow pages of this origin to call the server"

@@ -27,12 +27,12 @@ from ..protocol.revisions import PROFILES, REVISIONS, Revisions
 from ..protocol.session import Call
 from ..protocol.types import Annotations, Icon, Implementation, Json, ToolAnnotations
 from .context import StateT
-from .conversation import MessageObserver
+from .conversation import Conversation, MessageObserver
 from .event_log import EventLog
 from .limiter import Limiter
 from .limits import Limits, must_be_seconds
 from .registry import Pages, Registry, in_pages_of
-from .request import Environment, RequestObserver
+from .request import Environment, RequestObserver, SessionObserver
 from .subscriptions import Subscriptions
 from .worker_threads import WorkerThreads
 
@@ -85,6 +85,8 @@ class Server(Generic[StateT]):
     middleware_stack: tuple[Middleware, ...] = ()
     # Told when each request begins and ends. None of them costs nothing.
     request_observers: tuple[RequestObserver, ...] = ()
+    # Told when each session ends.
+    session_observers: tuple[SessionObserver, ...] = ()
     # How many tasks this process works on at a time; None: as the extension says.
     task_slots: int | None = None
     # None if the server has no extensions; most servers have none.
@@ -745,6 +747,22 @@ class Server(Generic[StateT]):
     def observe_requests(self, observer: RequestObserver) -> None:
         """Tell an observer of every request that begins from now on."""
         self.request_observers = (*self.request_observers, observer)
+
+    def observe_sessions(self, observer: SessionObserver) -> None:
+        """Tell an observer of every session that ends from now on."""
+        self.session_observers = (*self.session_observers, observer)
+
+    def stop_observing_sessions(self, observer: SessionObserver) -> None:
+        """Tell an observer no more."""
+        self.session_observers = tuple(
+            other for other in self.session_observers if other is not observer
+        )
+
+    def conversation_closed(self, conversation: Conversation) -> None:
+        """End the subscriptions of a client that sends no more."""
+        self.subscriptions.closed(conversation)
+        for observer in self.session_observers:
+            observer.session_ended(conversation)
 
     def stop_observing_requests(self, observer: RequestObserver) -> None:
         """Tell an observer no more."""
