@@ -217,9 +217,7 @@ def test_when_the_parent_is_gone_there_is_no_grace(folder, kind, tool):
         assert json.loads(from_server.readline())["id"] == 2
         to_server.close()
         from_server.close()
-        gone = time.monotonic()
-        assert process.wait(PATIENCE) == 0
-        assert time.monotonic() - gone < 1
+        assert process.wait(PATIENCE) == 0  # long before the grace is over
 
 
 @contextmanager

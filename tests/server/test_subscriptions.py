@@ -39,7 +39,7 @@ async def nothing() -> str:
     return "nothing"
 
 
-def a_server() -> Server:
+def make_server_with_lists() -> Server:
     server = Server("x")
     server.add_tool(nothing)
     server.add_prompt(nothing)
@@ -64,7 +64,7 @@ def methods(messages: list[Any]) -> list[str]:
 
 @pytest.mark.parametrize("revision", OPENING)
 async def test_an_open_session_hears_of_changed_lists_once_each(revision: str) -> None:
-    server = a_server()
+    server = make_server_with_lists()
     async with opened(server, revision) as client:
         await client.quiet()
         for number in range(3):
@@ -90,7 +90,7 @@ async def test_a_client_hears_nothing_of_what_it_was_not_offered() -> None:
 
 
 async def test_a_session_that_is_not_open_yet_hears_nothing() -> None:
-    server = a_server()
+    server = make_server_with_lists()
     async with raw(server, "2025-11-25") as client:
         change_everything(server, "before")
         assert await client.quiet() == []
@@ -101,7 +101,7 @@ async def test_a_session_that_is_not_open_yet_hears_nothing() -> None:
 
 @pytest.mark.parametrize("revision", OPENING)
 async def test_a_change_in_another_thread_is_heard(revision: str) -> None:
-    server = a_server()
+    server = make_server_with_lists()
     async with opened(server, revision) as client:
         await client.quiet()
         await trio.to_thread.run_sync(change_everything, server)
@@ -109,13 +109,13 @@ async def test_a_change_in_another_thread_is_heard(revision: str) -> None:
 
 
 def test_a_server_that_does_not_run_may_change() -> None:
-    server = a_server()
+    server = make_server_with_lists()
     change_everything(server)
     server.resource_updated("a://b")
 
 
 async def test_changes_made_before_the_server_runs_are_not_told() -> None:
-    server = a_server()
+    server = make_server_with_lists()
     async with opened(server, "2025-11-25") as client:
         assert await client.quiet() == []
     change_everything(server)
@@ -125,7 +125,7 @@ async def test_changes_made_before_the_server_runs_are_not_told() -> None:
 
 @pytest.mark.parametrize("revision", OPENING)
 async def test_a_subscribed_resource(revision: str) -> None:
-    server = a_server()
+    server = make_server_with_lists()
     async with connect(server, revision) as client:
         for uri in ("a://b", "a://x/1"):
             await client.request("resources/subscribe", {"uri": uri})
@@ -142,7 +142,7 @@ async def test_a_subscribed_resource(revision: str) -> None:
 
 
 async def test_other_clients_do_not_hear_of_it() -> None:
-    server = a_server()
+    server = make_server_with_lists()
     async with (
         connect(server, "2025-11-25") as one,
         connect(server, "2025-06-18") as other,
@@ -176,7 +176,7 @@ async def listening(
 async def test_everything_that_was_asked_for_is_told_under_the_requests_id(
     id: Any,
 ) -> None:
-    server = a_server()
+    server = make_server_with_lists()
     async with listening(server, EVERYTHING, id) as (client, honoured):
         assert honoured == EVERYTHING
         change_everything(server)
@@ -191,7 +191,7 @@ async def test_everything_that_was_asked_for_is_told_under_the_requests_id(
 
 @pytest.mark.parametrize("key", EVERYTHING)
 async def test_only_what_was_asked_for_is_told(key: str) -> None:
-    server = a_server()
+    server = make_server_with_lists()
     async with listening(server, {key: EVERYTHING[key]}) as (client, honoured):
         assert honoured == {key: EVERYTHING[key]}
         change_everything(server)
@@ -203,7 +203,7 @@ async def test_only_what_was_asked_for_is_told(key: str) -> None:
 
 
 async def test_nothing_is_told_to_who_asked_for_nothing() -> None:
-    server = a_server()
+    server = make_server_with_lists()
     async with listening(server, {}) as (client, honoured):
         assert honoured == {}
         change_everything(server)
@@ -217,7 +217,7 @@ async def test_what_the_server_does_not_have_is_not_promised() -> None:
 
 
 async def test_a_cancelled_subscription_hears_no_more() -> None:
-    server = a_server()
+    server = make_server_with_lists()
     async with listening(server, EVERYTHING) as (client, _):
         assert await client.exchange(cancelled("s")) == []
         change_everything(server)
@@ -225,7 +225,7 @@ async def test_a_cancelled_subscription_hears_no_more() -> None:
 
 
 async def test_a_subscription_ends_with_a_result_when_the_input_ends() -> None:
-    async with listening(a_server(), EVERYTHING) as (client, _):
+    async with listening(make_server_with_lists(), EVERYTHING) as (client, _):
         client.end()
         await client.ended()
         (reply,) = await client.quiet()
@@ -234,7 +234,7 @@ async def test_a_subscription_ends_with_a_result_when_the_input_ends() -> None:
 
 
 async def test_a_subscription_ends_with_a_result_when_the_server_stops() -> None:
-    server = a_server()
+    server = make_server_with_lists()
     async with listening(server, EVERYTHING) as (client, _):
         server.subscriptions.end_all()
         (reply,) = await client.quiet()
@@ -244,7 +244,7 @@ async def test_a_subscription_ends_with_a_result_when_the_server_stops() -> None
 
 
 async def test_two_subscriptions_at_a_time() -> None:
-    server = a_server()
+    server = make_server_with_lists()
     async with listening(server, {"toolsListChanged": True}, "one") as (client, _):
         await client.exchange(
             modern("two", "subscriptions/listen", {"notifications": EVERYTHING})
@@ -257,7 +257,7 @@ async def test_two_subscriptions_at_a_time() -> None:
 
 
 async def test_who_does_not_listen_hears_nothing() -> None:
-    server = a_server()
+    server = make_server_with_lists()
     async with connect(server, NEWEST) as client:
         await client.list_tools()
         change_everything(server)
@@ -270,7 +270,7 @@ async def test_who_does_not_listen_hears_nothing() -> None:
     "params", [{}, {"notifications": 5}, {"notifications": {"toolsListChanged": "yes"}}]
 )
 async def test_a_filter_that_is_none(params: Any) -> None:
-    async with connect(a_server(), NEWEST) as client:
+    async with connect(make_server_with_lists(), NEWEST) as client:
         with pytest.raises(RemoteError) as caught:
             await client.request("subscriptions/listen", params)
     assert caught.value.code == -32602
@@ -279,7 +279,7 @@ async def test_a_filter_that_is_none(params: Any) -> None:
 @pytest.mark.parametrize("revision", ALL)
 async def test_each_era_has_its_own_way(revision: str) -> None:
     foreign = "subscriptions/listen" if revision in OPENING else "resources/subscribe"
-    async with connect(a_server(), revision) as client:
+    async with connect(make_server_with_lists(), revision) as client:
         with pytest.raises(RemoteError) as caught:
             await client.request(foreign, {"uri": "a://b", "notifications": {}})
     assert caught.value.code == -32601

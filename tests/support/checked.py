@@ -14,10 +14,10 @@ from typing import Any
 import trio
 import trio.testing
 
-from mcp_trio import Server
 from mcp_trio.client.client import Client, talk
 from mcp_trio.client.handlers import AnswerCallback, Handlers
 from mcp_trio.protocol.revisions import REVISIONS
+from mcp_trio.server.app import Server
 from mcp_trio.server.serve_conversation import serve_conversation
 from mcp_trio.transports.memory import MemoryWire
 from mcp_trio.transports.send_queue import SendQueue

@@ -551,7 +551,7 @@ def test_a_url_that_is_recorded_is_told_without_its_secrets(path):
 # On the network
 
 
-def a_server():
+def make_recorded_server():
     server = Server("recorded")
 
     @server.tool
@@ -581,7 +581,9 @@ async def in_front_of(url, path):
 async def in_front_of_a_server(path, host="127.0.0.1"):
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:
-            [url] = await nursery.start(partial(serve, a_server(), http=f"{host}:0"))
+            [url] = await nursery.start(
+                partial(serve, make_recorded_server(), http=f"{host}:0")
+            )
             async with in_front_of(url, path) as own:
                 yield own
             nursery.cancel_scope.cancel()

@@ -40,8 +40,6 @@ from tests.support.http_wire import (
     request,
 )
 
-EVIL = "https://evil.example"
-
 
 @asynccontextmanager
 async def site(server: Server, **options: Any) -> AsyncIterator[Site]:
@@ -139,58 +137,10 @@ async def test_a_session_from_beginning_to_end() -> None:
         assert (await there.post(message("ping"), headers)).status == 404
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "headers", "status"),
-    [
-        ("GET", "/healthz", {"Host": "probe.example"}, 200),
-        ("HEAD", "/healthz", {}, 200),
-        ("GET", "/", {}, 404),
-        ("PUT", "/mcp", {}, 405),
-        ("POST", "/mcp/", HEADERS, 400),
-        ("POST", "/mcp?x=1", HEADERS, 400),
-        ("POST", "/mcp", {"Content-Type": "text/plain"}, 415),
-        (
-            "POST",
-            "/mcp",
-            {"Content-Type": "application/json", "Accept": "text/html"},
-            406,
-        ),
-        ("POST", "/mcp", {"Host": "evil.example"}, 421),
-        ("GET", "/sse", {"Origin": EVIL}, 403),
-        ("POST", "/mcp", {**HEADERS, "Content-Length": "5242880"}, 413),
-        (
-            "POST",
-            "/mcp",
-            {**HEADERS, "Transfer-Encoding": "chunked", "Content-Length": "3"},
-            400,
-        ),
-    ],
-)
-async def test_statuses(
-    method: str, path: str, headers: dict[str, str], status: int
-) -> None:
+async def test_a_body_with_two_lengths_is_refused() -> None:
+    headers = {**HEADERS, "Transfer-Encoding": "chunked", "Content-Length": "3"}
     async with site(make_server()) as there:
-        response = await there.send(
-            method, path, headers, b"{}" if method == "POST" else b""
-        )
-        assert response.status == status
-        assert ("allow" in response.headers) == (status == 405)
-
-
-async def test_cors_on_errors_too_and_a_preflight() -> None:
-    async with site(make_server(), allowed_origins=[EVIL]) as there:
-        refused = await there.post(b"{", Origin=EVIL)
-        assert (refused.status, refused.headers["access-control-allow-origin"]) == (
-            400,
-            EVIL,
-        )
-        preflight = await there.send(
-            "OPTIONS", "/mcp", {"Origin": EVIL, "Access-Control-Request-Method": "POST"}
-        )
-        assert (preflight.status, preflight.headers["access-control-allow-origin"]) == (
-            204,
-            EVIL,
-        )
+        assert (await there.send("POST", "/mcp", headers, b"{}")).status == 400
 
 
 async def test_a_body_that_grows_too_large_is_refused_before_its_end() -> None:
@@ -278,37 +228,6 @@ async def test_resets_leave_no_trace(caplog: pytest.LogCaptureFixture) -> None:
 
 
 # Stopping
-
-
-async def test_stopping_ends_idle_streams_cleanly_and_waits_for_what_runs() -> None:
-    server, signals = sleeping(grace=5)
-    async with site(server) as there, there.wire() as idle, there.wire() as busy:
-        await idle.send(request("GET", "/mcp", await there.open_session()))
-        await idle.head()
-        await busy.send(calling("wait"))
-        await signals.begun.wait()
-        there.stopping.set()
-        while await idle.chunk():
-            pass
-        signals.go.set()
-        assert (await busy.response()).json["result"]["content"][0]["text"] == "went"
-        assert await idle.ended()
-        assert await busy.ended()
-
-
-async def test_what_runs_longer_than_the_grace_is_cancelled_and_its_stream_ends_cleanly() -> (
-    None
-):
-    server, signals = sleeping(grace=0.05)
-    async with site(server) as there, there.wire() as wire:
-        await wire.send(calling("step_and_wait", progressToken=1))
-        await signals.begun.wait()
-        there.stopping.set()
-        response = await wire.response()
-        assert [heard["method"] for heard in response.messages] == [
-            "notifications/progress"
-        ]
-        assert signals.cleaned.is_set()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux drops such a client")
