@@ -106,3 +106,9 @@ def test_the_largest_message_may_come_in_small_chunks():
     for _ in range(4 * 2**20 // len(chunk)):
         assert lines.feed(chunk) == []
     assert [len(message) for message in lines.feed(b"\n")] == [4 * 2**20]
+
+
+def test_a_byte_order_mark_and_a_carriage_return_do_not_count_toward_the_limit():
+    decoder = LineDecoder(LIMIT)
+    assert decoder.feed(b"\xef\xbb\xbf123456\r") == []
+    assert decoder.feed(b"\n") == [b"123456"]
