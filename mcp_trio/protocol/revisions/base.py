@@ -8,6 +8,9 @@ differently.
 Each other module of this package is one revision: a subclass of its predecessor that
 says only what differs from it. Classes never change. An instance belongs to one server,
 because results carry the server's name.
+
+A revision says that a method exists. Its params are in `mcp_trio.protocol.params`, and
+the function that answers it is in `mcp_trio.server.handlers`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -205,16 +208,23 @@ class Revision:
         return self.result(shaped, result.meta)
 
     def introduction(
-        self, method: str, features: Mapping[str, Json], versions: Sequence[str]
+        self,
+        method: str,
+        features: Mapping[str, Json],
+        versions: Sequence[str],
+        extensions: Mapping[str, Json] | None = None,
     ) -> Json:
         """Return the result of initialize or server/discover.
 
         `features` are the server's capabilities in all revisions, and `versions` the
-        names of the revisions that it supports.
+        names of the revisions that it supports. `extensions` are capabilities too. They
+        are an exception to the table: older revisions have them for clients that asked.
         """
         capabilities = {
             name: value for name, value in features.items() if name in self.capabilities
         }
+        if extensions:
+            capabilities["extensions"] = dict(extensions)
         fields = {
             "protocolVersion": self.name,
             "supportedVersions": versions,
