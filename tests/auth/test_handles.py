@@ -186,7 +186,9 @@ ABLE = {"io.modelcontextprotocol/clientCapabilities": {"roots": {}}}
 
 
 @each_host
-async def test_cve_2026_52870_a_sealed_state_is_no_use_to_another(host: str) -> None:
+async def test_cve_2026_52870_a_sealed_state_is_refused_from_another_principal(
+    host: str,
+) -> None:
     async with guarded(asking_server(), host) as there:
         body = calling("book")
         body["params"]["_meta"] = ABLE

@@ -73,7 +73,9 @@ checks: Callable[..., Any] = partial(jwt, issuer=ISSUER, audience=AUDIENCE)
 
 
 @pytest.mark.parametrize("algorithm", SIGNED_BY)
-async def test_a_signed_token_stands_for_its_subject(algorithm: str) -> None:
+async def test_a_signed_token_gives_a_principal_named_after_its_subject(
+    algorithm: str,
+) -> None:
     key = SIGNED_BY[algorithm]
     verify = (
         checks(key=SECRET, algorithms="HS256")
@@ -163,14 +165,14 @@ async def test_a_clock_may_be_off_by_the_leeway() -> None:
     assert found.ends_in() > 20
 
 
-async def test_another_claim_can_say_who_comes() -> None:
+async def test_another_claim_can_name_the_principal() -> None:
     assert (
         await checks(key=pem(RSA), name="client_id")(token(client_id="bot"))
     ).name == "bot"
     assert await checks(key=pem(RSA), name="client_id")(token()) is None
 
 
-async def test_a_good_token_comes_in_over_http() -> None:
+async def test_a_valid_token_is_accepted_over_http() -> None:
     async with guarded(
         make_server(access=checks(key=pem(RSA))), token=token(scope="admin")
     ) as there:
@@ -228,7 +230,7 @@ def test_what_would_be_unsafe_or_no_use_is_refused_at_once(
         jwt(**{"issuer": ISSUER, "audience": AUDIENCE, **given})
 
 
-def test_a_missing_library_is_told_with_the_remedy() -> None:
+def test_a_missing_library_is_reported_with_the_command_to_install_it() -> None:
     program = (
         "import sys; sys.modules['jwt'] = None\n"
         "import mcp_trio\n"
@@ -275,7 +277,7 @@ async def test_the_only_key_needs_no_name() -> None:
     )
 
 
-async def test_keys_come_from_a_file(tmp_path: Path) -> None:
+async def test_keys_are_read_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "jwks.json").write_text(json.dumps({"keys": [jwk(RSA)]}))
     for path in (tmp_path / "jwks.json", str(tmp_path / "jwks.json")):
         assert (await checks(jwks=path)(token())).name == "alice"
@@ -384,7 +386,7 @@ SPOILT: dict[str, Callable[[Issuer], None]] = {
 
 
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
-async def test_while_keys_cannot_be_had_those_known_before_stay(
+async def test_known_keys_stay_while_the_key_set_cannot_be_downloaded(
     spoil: Callable[[Issuer], None],
     mock_clock: MockClock,
     caplog: pytest.LogCaptureFixture,
@@ -462,7 +464,7 @@ async def test_an_issuer_that_never_ends_its_answer_holds_few_threads(
         let_go.set()
 
 
-async def test_without_keys_nobody_comes_in_and_it_is_503() -> None:
+async def test_without_keys_every_token_is_refused_with_503() -> None:
     async with issuing() as issuer:
         issuer.say(500)
         async with guarded(

@@ -89,7 +89,7 @@ def pinned() -> dict[str, list[str]]:
 
 
 @each_trace
-def test_a_trace_tells_nothing_of_where_it_was_recorded(trace: Trace) -> None:
+def test_a_trace_does_not_show_where_it_was_recorded(trace: Trace) -> None:
     assert not TELLING.findall(trace.dump().decode())
 
 

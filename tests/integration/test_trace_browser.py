@@ -178,7 +178,7 @@ def test_all_unfold_and_fold_again(page: Page, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("width", [320, 400, 800, 1600])
-def test_nothing_stands_out_of_the_page(page: Page, tmp_path: Path, width: int) -> None:
+def test_nothing_overflows_the_page(page: Page, tmp_path: Path, width: int) -> None:
     shown(page, tmp_path, CONVERSATION, size=(width, 800))
     page.click("#expand")
     page.until("document.querySelectorAll('pre').length > 9")

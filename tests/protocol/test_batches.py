@@ -112,7 +112,7 @@ async def test_two_of_one_id_in_an_array() -> None:
     assert sorted("error" in reply for reply in replies) == [False, True]
 
 
-async def test_what_a_request_says_meanwhile_is_no_part_of_the_array() -> None:
+async def test_notifications_of_a_request_are_not_part_of_the_array() -> None:
     async with opened(Office().server, R) as client:
         told, replies = await client.exchange([call(R, 1, "tell"), ping(R, 2)])
     assert told["method"] == "notifications/message"
@@ -149,7 +149,7 @@ async def test_an_empty_array() -> None:
         b"[" * 100_000 + b"]" * 100_000,
     ],
 )
-async def test_an_array_that_is_no_json(data: bytes) -> None:
+async def test_an_array_that_is_not_valid_json_is_refused(data: bytes) -> None:
     async with opened(Office().server, R) as client:
         reply, pong = await client.exchange(data, ping(R))
     assert (reply["error"]["code"], reply["id"]) == (-32700, None)

@@ -311,7 +311,7 @@ async def test_an_answer_that_is_both_a_result_and_an_error() -> None:
         "x" * 10_000,
     ],
 )
-async def test_an_id_comes_back_as_it_went(id: Any) -> None:
+async def test_an_id_is_returned_unchanged(id: Any) -> None:
     async with raw(make_frail_server()) as client:
         sent = (
             json.dumps(id)
@@ -453,7 +453,7 @@ async def test_arguments_that_are_too_deep(depth: int) -> None:
 
 @pytest.mark.parametrize("tool", ["expected", "expected_in_nursery"])
 @pytest.mark.parametrize("revision", ALL)
-async def test_an_expected_failure_is_told_in_the_tools_own_words(
+async def test_an_expected_failure_is_reported_in_the_words_of_the_tool(
     revision: str, tool: str
 ) -> None:
     async with opened(make_frail_server(), revision) as client:
@@ -540,7 +540,7 @@ async def test_a_page_that_the_user_has_to_visit_first(revision: str) -> None:
         assert message_of(reply) == "log in first"
 
 
-async def test_an_error_whose_data_is_no_json_is_masked() -> None:
+async def test_an_error_whose_data_cannot_be_json_is_masked() -> None:
     server = Server("x")
 
     @server.tool

@@ -124,7 +124,7 @@ async def test_nothing_but_ping_is_answered_before_initialize() -> None:
 
 
 @pytest.mark.parametrize("revision", OPENING)
-async def test_initialize_comes_once(revision: str) -> None:
+async def test_a_second_initialize_is_refused(revision: str) -> None:
     async with opened(make_described_server(), revision) as client:
         (reply,) = await client.exchange(initialize(OPENING[0], id=2))
         assert reply["error"] == {
@@ -233,7 +233,9 @@ async def test_both_eras_on_one_connection(revision: str) -> None:
     assert "resultType" not in legacy["result"]
 
 
-async def test_a_request_to_open_that_says_a_stateless_revision_is_none_of_it() -> None:
+async def test_initialize_with_a_stateless_revision_in_its_meta_is_not_a_method() -> (
+    None
+):
     async with raw(Server("there"), NEWEST) as client:
         opening = initialize("2025-11-25", 1)
         (reply,) = await client.exchange(modern(1, "initialize", opening["params"]))

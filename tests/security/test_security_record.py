@@ -82,7 +82,7 @@ async def knock(there: Site, way: str, **headers: str) -> Response:
 
 @EVERY_HOST
 @EVERY_WAY_IN
-async def test_a_page_that_comes_by_a_name_of_its_own_is_refused(
+async def test_a_page_that_uses_its_own_host_name_is_refused(
     way: str, host: str
 ) -> None:
     """CVE-2025-66416, CVE-2026-34742, CVE-2026-42559: Host was not checked on loopback (DNS rebinding).
@@ -342,9 +342,7 @@ async def test_keys_are_taken_exactly(key: str) -> None:
         ),  # an escape in a key is that key
     ],
 )
-async def test_of_keys_that_come_twice_the_last_counts(
-    sent: bytes, counts: Any
-) -> None:
+async def test_the_last_of_two_equal_keys_counts(sent: bytes, counts: Any) -> None:
     """CVE-2026-27896: which of two counts is said in the documentation of the envelope, and holds for each key."""
     async with opened(make_server(), "2025-06-18") as client:
         (reply,) = await client.exchange(b'{"jsonrpc":"2.0",%b}' % sent)
@@ -490,7 +488,7 @@ async def test_a_failure_stays_with_its_request(
         b'{"jsonrpc":"2.0","id":[],"method":1}',
     ],
 )
-async def test_a_bad_message_is_no_end(sent: bytes) -> None:
+async def test_a_bad_message_does_not_end_the_connection(sent: bytes) -> None:
     """CVE-2025-53366: on every wire on which messages come as they are."""
     async with raw(make_server()) as client:
         *_, pong = await client.exchange(

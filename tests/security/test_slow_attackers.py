@@ -162,7 +162,7 @@ def test_honest_calls_do_not_wait_for_slow_attackers(descriptors: None) -> None:
 # How many there may be
 
 
-async def test_beyond_the_bound_those_go_who_have_waited_longest(
+async def test_beyond_the_bound_the_longest_waiting_connections_are_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(native, "MOST_CONNECTIONS", 10)
@@ -215,7 +215,7 @@ async def test_where_all_are_busy_a_new_one_waits(
 
 
 @pytest.mark.parametrize("path", ["/sse", "/mcp"])
-async def test_who_has_the_most_streams_takes_no_place_from_others(
+async def test_the_client_with_the_most_streams_takes_no_place_from_others(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(native, "MOST_CONNECTIONS", 8)

@@ -203,7 +203,7 @@ async def test_with_remember_0_every_request_asks() -> None:
 
 
 @pytest.mark.parametrize("given", [-1, True, float("inf"), "5"])
-def test_a_time_to_remember_that_is_none_is_refused(given: Any) -> None:
+def test_an_invalid_time_to_remember_is_refused(given: Any) -> None:
     expected = "expected a number of seconds, 0 or more"
     with pytest.raises(ValueError, match=expected):
         Access(Verifier(), remember=given)
@@ -294,7 +294,7 @@ async def test_only_so_many_tokens_are_verified_at_once_and_no_address_takes_all
     assert access._verifying_of == access._pending == {}
 
 
-async def test_who_waits_too_long_for_a_turn_gets_503(
+async def test_a_request_that_waits_too_long_for_its_turn_gets_503(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     verifier = Verifier()

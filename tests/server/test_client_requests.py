@@ -234,7 +234,7 @@ async def test_several_questions_in_one_round(revision: str) -> None:
     ]
 
 
-async def test_several_questions_come_in_one_result() -> None:
+async def test_several_questions_are_sent_in_one_result() -> None:
     async with raw(make_asking_server(), NEWEST) as client:
         call = modern(
             1, "tools/call", {"name": "all_at_once"}, clientCapabilities=CAPABLE
@@ -621,7 +621,7 @@ async def test_another_process_with_the_same_secret_goes_on() -> None:
     assert good["result"]["content"][0]["text"].startswith("accept")
 
 
-async def test_a_client_that_comes_back_without_the_answer_is_asked_again() -> None:
+async def test_a_client_that_returns_without_the_answer_is_asked_again() -> None:
     async with raw(make_asking_server(), NEWEST) as client:
         state, key = await first_round(client)
         for responses in ({}, {"other": ACCEPT}):
@@ -716,7 +716,7 @@ async def test_a_choice_of_several(
 
 
 @pytest.mark.parametrize("form", [Nested, int, list[str], dict[str, int]])
-async def test_what_is_no_form_is_the_tools_fault(
+async def test_a_class_that_is_not_a_form_is_an_error_of_the_tool(
     form: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with connect(

@@ -92,7 +92,7 @@ async def test_a_failure_is_one_line_with_its_reference(
     assert line["time"].endswith("+00:00")
 
 
-async def test_a_refusal_says_who_what_and_why(
+async def test_a_refusal_is_logged_with_its_sender_method_and_reason(
     lines: Callable[[], list[Json]], autojump_clock: trio.testing.MockClock
 ) -> None:
     async with opened(make_failing_server(Limits(rate="1/m")), R) as client:
@@ -110,7 +110,7 @@ async def test_a_refusal_says_who_what_and_why(
     }
 
 
-async def test_what_a_tool_tells_is_a_line_for_who_wants_it(
+async def test_an_expected_failure_of_a_tool_is_logged_at_level_info(
     lines: Callable[[], list[Json]],
 ) -> None:
     async with opened(make_failing_server(), R) as client:
@@ -147,7 +147,7 @@ async def test_a_slow_call_is_a_line(
     assert line["message"] == f"slow: tools/call of {tool} took 0.0 s"
 
 
-async def test_who_listens_is_not_slow(
+async def test_a_subscription_is_not_logged_as_slow(
     lines: Callable[[], list[Json]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(execute_module, "SLOW", 0.0)
@@ -161,7 +161,7 @@ async def test_who_listens_is_not_slow(
     assert lines() == []
 
 
-async def test_arguments_are_logged_for_who_asks_alone(
+async def test_arguments_are_logged_only_on_request(
     lines: Callable[[], list[Json]],
 ) -> None:
     server = make_failing_server()
@@ -199,7 +199,7 @@ async def test_a_flood_is_summed_up(
         assert len(lines()) == journal.MOST_LINES + 2
 
 
-async def test_many_senders_are_told_apart_within_bounds(
+async def test_many_senders_are_distinguished_within_bounds(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     server = make_failing_server()
@@ -239,7 +239,7 @@ async def test_many_senders_are_told_apart_within_bounds(
     ],
     ids=["host", "origin", "version", "nonsense", "large"],
 )
-async def test_who_is_turned_away_is_a_line(
+async def test_a_request_that_is_turned_away_is_logged(
     data: bytes, status: int, why: str, lines: Callable[[], list[Json]]
 ) -> None:
     async with site(make_failing_server()) as there, there.wire() as wire:

@@ -128,7 +128,7 @@ async def test_the_data_may_be_anything(revision: str, data: Any, wanted: Any) -
     assert message["params"] == {"level": "error", "data": wanted}
 
 
-async def test_a_level_that_there_is_not_is_the_tools_fault(
+async def test_an_unknown_level_is_an_error_of_the_tool(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = Server("x")

@@ -462,7 +462,7 @@ async def test_what_does_not_end_within_the_grace_is_cancelled(
 
 
 @pytest.mark.parametrize("late", [False, True])
-async def test_a_tool_that_asks_is_told_that_the_client_has_gone(
+async def test_a_tool_that_asks_learns_that_the_client_has_gone(
     late: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
     server = Server("x", grace=5)
@@ -673,7 +673,7 @@ async def test_what_a_thread_sets_in_its_context_stays_there() -> None:
 
 
 @pytest.mark.parametrize("failure", [StopIteration, SystemExit, KeyError])
-async def test_whatever_a_thread_raises_ends_its_call_alone(
+async def test_an_exception_in_a_thread_ends_only_its_own_call(
     failure: type[BaseException],
 ) -> None:
     server = Server("x")
@@ -750,7 +750,7 @@ async def test_a_cancelled_that_was_kept_and_is_raised_again_is_a_failure_of_the
             )
 
 
-async def test_the_errors_of_several_tasks_of_a_tool_are_all_told() -> None:
+async def test_the_errors_of_all_tasks_of_a_tool_are_reported() -> None:
     server = Server("grouped")
 
     @server.tool

@@ -63,7 +63,7 @@ def methods(messages: list[Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("revision", OPENING)
-async def test_an_open_session_hears_of_changed_lists_once_each(revision: str) -> None:
+async def test_an_open_session_is_told_once_of_each_changed_list(revision: str) -> None:
     server = make_server_with_lists()
     async with opened(server, revision) as client:
         await client.quiet()
@@ -77,7 +77,7 @@ async def test_an_open_session_hears_of_changed_lists_once_each(revision: str) -
         assert methods(await client.quiet()) == [LIST_CHANGED[1]]
 
 
-async def test_a_client_hears_nothing_of_what_it_was_not_offered() -> None:
+async def test_a_client_is_not_told_of_lists_that_were_not_announced() -> None:
     server = Server("x")
     async with raw(server, "2025-11-25") as client:
         await client.exchange(initialize("2025-11-25"))
@@ -89,7 +89,7 @@ async def test_a_client_hears_nothing_of_what_it_was_not_offered() -> None:
         assert methods(await client.quiet()) == ["notifications/tools/list_changed"]
 
 
-async def test_a_session_that_is_not_open_yet_hears_nothing() -> None:
+async def test_a_session_that_is_not_open_yet_is_told_nothing() -> None:
     server = make_server_with_lists()
     async with raw(server, "2025-11-25") as client:
         change_everything(server, "before")
@@ -100,7 +100,7 @@ async def test_a_session_that_is_not_open_yet_hears_nothing() -> None:
 
 
 @pytest.mark.parametrize("revision", OPENING)
-async def test_a_change_in_another_thread_is_heard(revision: str) -> None:
+async def test_a_change_in_another_thread_is_announced(revision: str) -> None:
     server = make_server_with_lists()
     async with opened(server, revision) as client:
         await client.quiet()
@@ -114,7 +114,7 @@ def test_a_server_that_does_not_run_may_change() -> None:
     server.resource_updated("a://b")
 
 
-async def test_changes_made_before_the_server_runs_are_not_told() -> None:
+async def test_changes_made_before_the_server_runs_are_not_announced() -> None:
     server = make_server_with_lists()
     async with opened(server, "2025-11-25") as client:
         assert await client.quiet() == []
@@ -173,7 +173,7 @@ async def listening(
 
 
 @pytest.mark.parametrize("id", ["s", 0, 7])
-async def test_everything_that_was_asked_for_is_told_under_the_requests_id(
+async def test_every_requested_notification_carries_the_id_of_the_request(
     id: Any,
 ) -> None:
     server = make_server_with_lists()
@@ -190,7 +190,7 @@ async def test_everything_that_was_asked_for_is_told_under_the_requests_id(
 
 
 @pytest.mark.parametrize("key", EVERYTHING)
-async def test_only_what_was_asked_for_is_told(key: str) -> None:
+async def test_only_requested_notifications_are_sent(key: str) -> None:
     server = make_server_with_lists()
     async with listening(server, {key: EVERYTHING[key]}) as (client, honoured):
         assert honoured == {key: EVERYTHING[key]}
@@ -202,7 +202,7 @@ async def test_only_what_was_asked_for_is_told(key: str) -> None:
     )
 
 
-async def test_nothing_is_told_to_who_asked_for_nothing() -> None:
+async def test_a_client_that_requested_nothing_is_told_nothing() -> None:
     server = make_server_with_lists()
     async with listening(server, {}) as (client, honoured):
         assert honoured == {}
@@ -216,7 +216,7 @@ async def test_what_the_server_does_not_have_is_not_promised() -> None:
         assert honoured == {"toolsListChanged": True}
 
 
-async def test_a_cancelled_subscription_hears_no_more() -> None:
+async def test_a_cancelled_subscription_is_told_nothing_more() -> None:
     server = make_server_with_lists()
     async with listening(server, EVERYTHING) as (client, _):
         assert await client.exchange(cancelled("s")) == []
@@ -256,7 +256,7 @@ async def test_two_subscriptions_at_a_time() -> None:
     ] == ["one", "two"]
 
 
-async def test_who_does_not_listen_hears_nothing() -> None:
+async def test_a_client_that_does_not_listen_is_told_nothing() -> None:
     server = make_server_with_lists()
     async with connect(server, NEWEST) as client:
         await client.list_tools()
@@ -269,7 +269,7 @@ async def test_who_does_not_listen_hears_nothing() -> None:
 @pytest.mark.parametrize(
     "params", [{}, {"notifications": 5}, {"notifications": {"toolsListChanged": "yes"}}]
 )
-async def test_a_filter_that_is_none(params: Any) -> None:
+async def test_an_invalid_filter_is_refused(params: Any) -> None:
     async with connect(make_server_with_lists(), NEWEST) as client:
         with pytest.raises(RemoteError) as caught:
             await client.request("subscriptions/listen", params)

@@ -291,7 +291,7 @@ async def test_an_item_is_pulled_again_after_its_lease(
     assert (await store.pull("q", 10)).attempt == 3
 
 
-async def test_an_item_that_is_done_does_not_come_back(
+async def test_an_item_that_is_done_is_not_delivered_again(
     store: Store, autojump_clock: MockClock
 ) -> None:
     await store.push("q", b"1")

@@ -359,7 +359,7 @@ def test_a_bad_pattern_is_named_with_its_line(tmp_path, row, problem):
 CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 
 
-async def test_an_optional_notification_may_come_or_not(folder):
+async def test_an_optional_notification_may_be_missing(folder):
     server = Server("quiet", version="1")
     lines = [
         request(
@@ -385,7 +385,7 @@ async def test_an_optional_notification_may_come_or_not(folder):
     assert replay.updated().lines == lines
 
 
-async def test_an_announcement_that_comes_by_chance_becomes_optional(folder):
+async def test_an_announcement_that_is_sent_only_sometimes_becomes_optional(folder):
     path = Path("one.jsonl")
     header = Header(mcp_trace=1, revision="2025-11-25", transport="stdio")
     lines = [

@@ -195,7 +195,7 @@ async def test_a_call_that_waits_holds_up_no_other(reach: Reach, revision: str) 
 
 
 @each_way
-async def test_progress_comes_before_the_result(reach: Reach, revision: str) -> None:
+async def test_progress_is_sent_before_the_result(reach: Reach, revision: str) -> None:
     with trio.fail_after(PATIENCE):
         async with reach(Tools().server, revision) as client:
             reply = await client.call_tool(

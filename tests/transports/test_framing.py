@@ -100,7 +100,7 @@ def test_an_endless_message_takes_no_memory():
         tracemalloc.stop()
 
 
-def test_the_largest_message_may_come_in_small_chunks():
+def test_the_largest_message_may_arrive_in_small_chunks():
     lines = LineDecoder()
     chunk = b"x" * 64
     for _ in range(4 * 2**20 // len(chunk)):

@@ -319,7 +319,7 @@ async def test_a_client_that_always_has_more_leaves_other_tasks_their_turn(nurse
         nursery.cancel_scope.cancel()
 
 
-async def test_a_terminal_is_served_and_its_mode_left_alone():
+async def test_a_terminal_is_served_and_its_mode_is_unchanged():
     master, slave = pty.openpty()
     async with open_wire(slave, slave) as wire:
         assert os.get_blocking(slave)

@@ -173,7 +173,7 @@ async def test_mcp_is_chosen_among_several_subprotocols():
         assert client.subprotocol == "mcp"
 
 
-async def test_a_client_that_offers_other_subprotocols_alone_is_refused(autojump_clock):
+async def test_a_client_that_offers_only_other_subprotocols_is_refused(autojump_clock):
     ours, theirs = trio.testing.memory_stream_pair()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(host, make_waiting_server(), theirs)
@@ -189,7 +189,7 @@ async def test_a_client_that_offers_other_subprotocols_alone_is_refused(autojump
         await ours.aclose()
 
 
-async def test_a_head_that_is_no_upgrade_is_refused(autojump_clock):
+async def test_a_head_that_is_not_an_upgrade_is_refused(autojump_clock):
     ours, theirs = trio.testing.memory_stream_pair()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(host, make_waiting_server(), theirs)
@@ -221,7 +221,7 @@ async def test_calls_run_beside_each_other_and_reply_when_ready(autojump_clock):
         assert [reply["id"] for reply in replies] == [1, 2, 0]
 
 
-async def test_progress_comes_before_the_result(autojump_clock):
+async def test_progress_is_sent_before_the_result(autojump_clock):
     async with connected() as client:
         await client.send_message(call(7, "wait", seconds=1))
         first, second = await hear(client), await hear(client)
@@ -568,7 +568,7 @@ async def test_bytes_that_are_no_frame_close_with_1002():
         assert (await client.receive_some())[:4] == b"\x88\x02" + (1002).to_bytes(2)
 
 
-async def test_a_message_is_taken_though_its_reader_comes_behind_the_taker(
+async def test_a_message_is_received_though_the_receiver_ran_before_the_reader(
     autojump_clock,
 ):
     """The order in which the tasks of one turn run is anybody's: the library, who takes messages, who reads them."""

@@ -123,7 +123,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("value", BAD)
-async def test_what_is_no_list_of_texts_never_spoils_the_wire(
+async def test_completions_that_are_not_texts_are_never_sent(
     value: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server("x")

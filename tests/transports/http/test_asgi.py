@@ -153,7 +153,7 @@ async def test_a_body_that_grows_too_large_is_refused_before_its_end() -> None:
         assert (await wire.response()).status == 413
 
 
-async def test_a_body_that_does_not_come_is_not_waited_for(
+async def test_a_body_that_never_arrives_is_408(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(asgi, "BODY_TIME", 0.05)
@@ -231,7 +231,7 @@ async def test_resets_leave_no_trace(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux drops such a client")
-async def test_who_does_not_read_holds_up_the_end_for_a_while_at_most(
+async def test_a_client_that_does_not_read_delays_the_end_for_a_limited_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(hypercorn_host, "UNREAD_TIME", 0.5)
@@ -330,7 +330,7 @@ async def test_serve_has_it_as_an_engine() -> None:
 
 
 @pytest.mark.parametrize("flag", [True, False])
-def test_an_engine_that_there_is_not(
+def test_an_unknown_engine_is_refused(
     flag: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     if flag:

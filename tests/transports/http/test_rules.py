@@ -158,18 +158,18 @@ def test_a_page_on_loopback_may_not_use_a_public_name() -> None:
     )
 
 
-def test_node_is_no_browser() -> None:
+def test_node_is_not_treated_as_a_browser() -> None:
     assert status(Guard(), host="localhost", sec_fetch_mode="cors") == 200
 
 
-def test_only_allowed_origins_are_told_that_they_may_read() -> None:
+def test_only_allowed_origins_get_permission_to_read() -> None:
     guard = Guard(allowed_origins=["https://app.example"])
     told = dict(guard.cors(head(host="localhost", origin="https://app.example")))
     assert told[b"Access-Control-Allow-Origin"] == b"https://app.example"
     assert guard.cors(head(host="localhost", origin="https://evil.example")) == ()
 
 
-def test_a_preflight_echoes_the_mirrored_arguments_alone() -> None:
+def test_a_preflight_echoes_only_the_headers_of_mirrored_arguments() -> None:
     asked = head(access_control_request_headers="mcp-param-region, x-evil")
     allowed = dict(preflight(asked).headers)[b"Access-Control-Allow-Headers"].split(
         b", "

@@ -104,7 +104,7 @@ async def test_there_is_no_redirect(path: str) -> None:
         assert response.status == 200
 
 
-async def test_metrics_count_by_known_methods_alone() -> None:
+async def test_metrics_count_only_known_methods_by_name() -> None:
     async with site(make_server()) as there:
         await there.modern("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
         await there.modern("tools/call", {"name": "nosuch"})
@@ -159,7 +159,7 @@ async def test_resets_leave_no_trace_and_no_descriptor(
 # Time
 
 
-async def test_who_is_slow_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_client_gets_408(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(connection.PATIENCE, HEAD, 0.0)
     monkeypatch.setitem(connection.PATIENCE, BODY, 0.0)
     monkeypatch.setattr("mcp_trio.transports.http.server.TICK", 0.01)
@@ -185,7 +185,9 @@ async def test_idle_connections_end_without_a_word(
         assert await wire.ended()
 
 
-async def test_who_does_not_read_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_does_not_read_is_disconnected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(connection, "WRITE_TIME", 0.0)
     monkeypatch.setattr("mcp_trio.transports.http.server.TICK", 0.01)
     async with site(make_server()) as there, there.wire() as wire:
