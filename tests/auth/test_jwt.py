@@ -216,6 +216,7 @@ MISUSE = [
         },
         "no public key",
     ),
+    ({"jwks": {"keys": [jwk(RSA)]}, "algorithms": "none"}, "no such signature"),
     ({"jwks": "http://keys.example/jwks"}, "https is wanted"),
     ({"jwks": "ftp://keys.example/jwks"}, "https is wanted"),
     ({"jwks": "https:///jwks"}, "https is wanted"),
