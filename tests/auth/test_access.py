@@ -1,4 +1,4 @@
-"""Who is let in over HTTP, SSE and WebSocket, what they are told who are not, and what each may use."""
+"""Access control over HTTP, SSE and WebSocket: tokens, refusals, scopes and expiry."""
 
 import datetime
 import json

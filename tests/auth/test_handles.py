@@ -1,4 +1,4 @@
-"""What belongs to one principal is not found by another: every handle that a server gives out."""
+"""Handles, such as sessions and sealed states, are refused from other principals."""
 
 import json
 from contextlib import asynccontextmanager

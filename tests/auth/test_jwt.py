@@ -1,4 +1,4 @@
-"""JSON Web Tokens: which are taken, whom they stand for, and where the keys come from."""
+"""JSON Web Tokens: which are accepted, their principals, and how keys are found."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""The command bench: what it measures, of whom, what it counts as an error, and what it says when it cannot."""
+"""The command bench: what it measures and reports, and its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmarks of this repository: the ratios, what is told of a run, and the guard."""
+"""The benchmarks of this repository: ratios, reports and the guard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line as its users have it: processes, exit codes, what stands on stdout and what on stderr."""
+"""The command line as a process: exit codes, standard output and standard error."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A host's file tells it of a server, and keeps all else that it says."""
+"""The command config adds a server to a host's file and keeps the rest of it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What people are used to from other command lines, and what they mistype."""
+"""Habits from other command lines, and typing mistakes."""
 
 import os
 import pty

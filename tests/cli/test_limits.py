@@ -1,4 +1,4 @@
-"""The limits and the log as flags, and as environment, of `run`: in a process of its own, on standard input."""
+"""Limits and logging as flags and environment variables of `run`."""
 
 import json
 import os

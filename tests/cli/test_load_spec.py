@@ -1,4 +1,4 @@
-"""A SPEC leads to a Server, or to one line that says why it does not."""
+"""A SPEC leads to a Server, or to an error of one line."""
 
 import contextlib
 import pickle

@@ -1,4 +1,4 @@
-"""`python -m mcp_trio` as a shell's pipe sees it: lines in, lines out, exit 0."""
+"""`python -m mcp_trio` in a shell's pipe: lines in, lines out, exit code 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands record, replay and show: arguments, exit codes, what stands on stdout and what on stderr."""
+"""The commands record, replay and show: arguments, exit codes and output."""
 
 from __future__ import annotations
 

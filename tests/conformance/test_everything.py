@@ -1,4 +1,4 @@
-"""The conformance suite's server, asked from inside this process: what its tools answer, before the suite looks on."""
+"""The server for the conformance suite, called in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The console: who may come in, what a page is told, every message on every transport, traces, and how it ends."""
+"""The console: its token, its messages, every transport, traces, and stopping."""
 
 import json
 import re

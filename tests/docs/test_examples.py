@@ -1,4 +1,4 @@
-"""The examples: each trace of theirs on every transport, what they keep out, and the Inspector with them."""
+"""The examples: their traces on every transport, their refusals, and the Inspector."""
 
 from __future__ import annotations
 

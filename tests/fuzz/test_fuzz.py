@@ -1,4 +1,4 @@
-"""Some thousand bad inputs to each parser and each server; `python -m tests.fuzz` feeds them a million."""
+"""Thousands of bad inputs for each parser and server; `tests.fuzz` has a million."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The command's HTTP as curl sees it: a status for whatever is wrong, and a reply for what is right."""
+"""HTTP as curl sees it: a status for each error, and replies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recorder between real clients and servers: what it has recorded, and that neither side notices it."""
+"""The recorder between real clients and servers, which do not notice it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture of a trace in a real browser: it is drawn, it does what it says, and it runs and loads nothing else."""
+"""The diagram of a trace in a real browser, where it loads nothing else."""
 
 import time
 from collections.abc import Iterator

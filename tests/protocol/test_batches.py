@@ -1,4 +1,4 @@
-"""2025-03-26 takes an array of messages and answers it with one array; everywhere else an array is refused."""
+"""Batches: revision 2025-03-26 answers one array with another; others refuse it."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Every kind of bad input and of failure has its code and says what and where; the connection lives on."""
+"""Each kind of bad input or failure has its code; the connection stays usable."""
 
 import json
 import logging

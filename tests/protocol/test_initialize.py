@@ -1,4 +1,4 @@
-"""How a conversation opens: the choice of the revision, the gate before it, and requests that need no opening."""
+"""How a conversation opens: the choice of a revision, and requests before it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Every method of every revision answers in that revision's shape, and no revision has another's methods."""
+"""Every method of every revision answers in that revision's form."""
 
 from typing import Any
 

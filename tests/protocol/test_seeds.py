@@ -1,4 +1,4 @@
-"""Each JSON example of each seed, against a small server that stands for that seed: `seeds/seed_00N.py`."""
+"""Each JSON example of each seed, answered by a small server: `seeds/seed_00N.py`."""
 
 from __future__ import annotations
 

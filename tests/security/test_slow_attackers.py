@@ -1,4 +1,4 @@
-"""Who sends or reads a byte at a time takes nothing from those who do not."""
+"""Clients that send or read a byte at a time do not slow down others."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A verifier is asked as seldom as possible, and an issuer that hangs holds up nobody."""
+"""A verifier is called rarely, and an issuer that hangs holds up nobody."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Bad use of the API fails where it is written, and says what was given and what is wanted."""
+"""Wrong use of the API is an error at once that names what was given and expected."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""A cancelled request stops and is not answered; whatever else the client sends is."""
+"""A cancelled request stops and is not answered; other requests are."""
 
 import time
 from collections.abc import AsyncIterator

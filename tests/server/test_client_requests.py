@@ -1,4 +1,4 @@
-"""A function asks the client in the middle of its work; the same function serves both eras."""
+"""A function asks the client in the middle of its work, in every revision."""
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode

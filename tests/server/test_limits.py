@@ -1,4 +1,4 @@
-"""Nothing gets in that is over a limit, and whoever is refused is told when to come again."""
+"""Requests over a limit are refused, and told when to try again."""
 
 import json
 import threading

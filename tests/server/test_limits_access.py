@@ -1,4 +1,4 @@
-"""Limits where access is controlled: each principal has its own, on every way in; and who is refused is a line."""
+"""With access control, each principal has its own limits on every transport."""
 
 import json
 

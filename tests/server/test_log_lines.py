@@ -1,4 +1,4 @@
-"""One line in the log for each refusal, each failure, each slow call: readable, structured, and nobody else's words."""
+"""One log line for each refusal, failure and slow call: readable and structured."""
 
 import json
 import logging

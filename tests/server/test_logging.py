@@ -1,4 +1,4 @@
-"""Log messages to the client: which levels it gets, and in which words."""
+"""Log messages to the client: which levels it gets, and what they are called."""
 
 from dataclasses import dataclass
 from typing import Any

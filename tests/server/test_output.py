@@ -1,4 +1,4 @@
-"""What goes out: clean texts, no more than is allowed, and nothing of what the server alone should know."""
+"""Results and messages are sanitized, bounded, and reveal no internal errors."""
 
 import json
 import re

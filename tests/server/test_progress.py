@@ -1,4 +1,4 @@
-"""Progress goes to the client that wants it, under its token, and only forward."""
+"""Progress is sent to clients that ask for it, under their token, and increases."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A request runs in the turn of its reader until it first waits, and nobody can tell but by the speed."""
+"""A request runs in the turn of its reader until it first waits."""
 
 import json
 import threading

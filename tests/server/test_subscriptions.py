@@ -1,4 +1,4 @@
-"""Who is told that a list or a resource has changed, and who is not."""
+"""Which clients are told that a list or a resource has changed."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""What every store does, shown on the one in memory."""
+"""What every store does, tested with the one in memory."""
 
 from __future__ import annotations
 

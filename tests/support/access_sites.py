@@ -1,4 +1,4 @@
-"""What the tests of access stand on: a guarded server on each host, and clients that come with a token."""
+"""A guarded server on each host, and clients with tokens."""
 
 import json
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What the oracle says of a recorded conversation."""
+"""Check recorded conversations with the oracle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of HTTP stand on: a server on loopback, and a client that says exactly the bytes it is given."""
+"""A server on loopback, and a client that sends exactly the bytes it is given."""
 
 import json
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The oracle lets through what the official schemas and examples show, and catches what no revision names."""
+"""The oracle accepts the official examples, and rejects what no revision names."""
 
 import json
 from typing import Any

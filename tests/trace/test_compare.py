@@ -1,4 +1,4 @@
-"""Where two values differ, and how it is told."""
+"""Where two values differ, and how the difference is described."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Traces as sequence pictures: what they tell, that they fit, and that nothing in a trace can act on who looks."""
+"""Traces as sequence diagrams: content, width, and safety of the page."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""What a trace is read from, and what is said of a file that is none."""
+"""Reading traces, and the errors for files that are not traces."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The golden traces: what they hold, that the oracle agrees with every word, and that they replay."""
+"""The golden traces: coverage, agreement with the oracle, and replay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replays: what is sent when, what is matched by what, what is said of what differs, on each transport."""
+"""Replays: timing, matching, and findings, on each transport."""
 
 from __future__ import annotations
 

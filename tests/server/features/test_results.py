@@ -1,4 +1,4 @@
-"""What a tool may return, and what becomes of it in each revision."""
+"""What a tool may return, and how each revision sends it."""
 
 import json
 import timeit

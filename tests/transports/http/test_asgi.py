@@ -1,4 +1,4 @@
-"""The endpoint as an ASGI application: under hypercorn, mounted in Quart and in Starlette, lifespan or none."""
+"""The ASGI application: under hypercorn, and mounted in Quart and Starlette."""
 
 import asyncio
 import itertools

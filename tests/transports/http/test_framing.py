@@ -1,4 +1,4 @@
-"""HTTP/1.1 itself: where a request ends, what is too much, what is not let pass."""
+"""HTTP/1.1: where a request ends, and which requests are refused."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""2026-07-28 over HTTP: no session, headers that say what the body says, and closing is cancelling."""
+"""2026-07-28 over HTTP: headers match the body, and disconnecting cancels."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""The reader of the native host: connections that wait for clients have no task, and none is held up by another."""
+"""The reader of the native host: idle connections have no task."""
 
 import itertools
 import json

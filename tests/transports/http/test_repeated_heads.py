@@ -1,4 +1,4 @@
-"""A head that came before is known again: what is read must be what would be read without that."""
+"""A repeated head is recognized, and its request read like the first one."""
 
 from typing import Any
 

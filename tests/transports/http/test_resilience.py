@@ -1,4 +1,4 @@
-"""Processes that die, processes that stand in for one another, and tools that block while others are answered."""
+"""Processes that die, processes that replace others, and tools that block."""
 
 from __future__ import annotations
 

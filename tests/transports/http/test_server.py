@@ -1,4 +1,4 @@
-"""The native host: statuses, the guard on every way in, connections that end, stopping."""
+"""The native host: refusals, upgrades, resets, timeouts and stopping."""
 
 import json
 import logging

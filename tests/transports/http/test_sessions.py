@@ -1,4 +1,4 @@
-"""Sessions over HTTP: opened, found, ended, bounded; streams, and coming back to them; asking and answering."""
+"""Sessions over HTTP: their lifetime, streams, resumption, and questions."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Server-sent events: written as they are read, whatever way the bytes come."""
+"""Server-sent events are parsed as they were written, however the bytes arrive."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The metadata that a client of the older transport, HTTP+SSE, is sent to for a token."""
+"""The metadata of protected resources for clients of HTTP+SSE."""
 
 import pytest
 
