@@ -244,11 +244,12 @@ async def test_a_client_that_sends_without_end_starves_nobody() -> None:
 
 
 async def test_many_requests_in_one_piece_hold_up_nobody() -> None:
-    server, begun = make_server(), []
+    server = make_server()
+    begun: list[str] = []
 
     @server.tool
     async def busy() -> str:
-        begun.append(time.perf_counter())
+        begun.append("busy")
         time.sleep(0.002)  # noqa: ASYNC251
         return "done"
 
