@@ -413,6 +413,29 @@ async def test_known_keys_stay_while_the_key_set_cannot_be_downloaded(
         assert await fresh(token(kid="one"))
 
 
+async def test_the_size_of_a_key_set_is_bounded() -> None:
+    async with issuing() as issuer:
+        key_set = json.dumps({"keys": [jwk(RSA, kid="one")]}).encode()
+        issuer.say(200, key_set.ljust(jwts.MAX_KEYS + 1))
+        with pytest.raises(jwts.Unreachable):
+            await checks(jwks=issuer.url)(token(kid="one"))
+        issuer.say(200, key_set.ljust(jwts.MAX_KEYS))
+        assert await checks(jwks=issuer.url)(token(kid="one"))
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.9.9.9"])
+def test_keys_may_be_fetched_without_tls_from_this_machine(host: str) -> None:
+    checks(jwks=f"http://{host}/jwks")
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost.example", "192.0.2.1", "127.0.0.1.example"]
+)
+def test_keys_may_not_be_fetched_without_tls_from_another(host: str) -> None:
+    with pytest.raises(ValueError, match="https is wanted"):
+        checks(jwks=f"http://{host}/jwks")
+
+
 LEADS = [
     ("https://login.example", "http://127.0.0.1/jwks"),
     ("http://127.0.0.1/jwks", "https://login.example"),
