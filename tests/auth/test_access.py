@@ -654,7 +654,7 @@ async def test_connections_end_when_the_token_is_withdrawn(
                     await connection.get_message()
                 known["token"] = Principal(
                     "unknown"
-                )  # as long as nobody can tell, nobody is let go
+                )  # while the verifier fails, connections stay open
                 with trio.move_on_after(0.3):
                     await connection.get_message()
                 assert not ended.is_set()

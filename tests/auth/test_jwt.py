@@ -57,7 +57,7 @@ def jwk(key: Any, **more: str) -> dict[str, Any]:
 def token(
     key: Any = RSA, algorithm: str = "RS256", kid: str | None = None, **claims: Any
 ) -> str:
-    """A good token, but for what is said; None leaves a claim out."""
+    """Return a valid token with these claims changed. None leaves a claim out."""
     full = {
         "iss": ISSUER,
         "aud": AUDIENCE,
@@ -288,7 +288,7 @@ async def test_keys_are_read_from_a_file(tmp_path: Path) -> None:
 
 
 class Issuer:
-    """Serves a key set on loopback, or whatever it is told to."""
+    """Serves a key set on loopback, or any other response."""
 
     def __init__(self, *keys: dict[str, Any]) -> None:
         self.asked = 0

@@ -220,7 +220,7 @@ def make_frail_server() -> Server:
 
 
 def message_of(reply: Any) -> str:
-    """What an error response, or the result of a tool that failed, says."""
+    """Return the message of an error response or of a result with isError."""
     if "error" in reply:
         error = reply["error"]
         return str(error.get("data", {}).get("reason", error["message"]))

@@ -48,7 +48,7 @@ UNASKED: dict[tuple[int, int], Message] = {
 
 
 class Conversation:
-    """What a client says and hears, message by message as it stands on the wire."""
+    """A client's messages and the server's, in the order of the wire."""
 
     def __init__(self, client: RawClient, opened: Message) -> None:
         self._client = client

@@ -70,14 +70,14 @@ NO_WEBSOCKET = {("WebSocket", "hypercorn"): 403}
 
 
 async def knock(there: Site, way: str, **headers: str) -> Response:
-    """The head of the answer to what comes by this way."""
+    """Return the head of the answer to a request on this transport."""
     method, path, own, body = WAYS_IN[way]
     async with there.wire() as wire:
         await wire.send(request(method, path, {**own, **headers}, body))
         return await wire.head()
 
 
-# Who is let in
+# Which requests are accepted
 
 
 @EVERY_HOST

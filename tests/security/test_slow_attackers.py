@@ -53,7 +53,7 @@ CALL = request("POST", "/mcp", modern_headers(SUM), json.dumps(SUM).encode())
 
 @pytest.fixture
 def descriptors() -> Iterator[None]:
-    """As many as may be, for this process and for those that it starts."""
+    """Allow as many as possible, for this process and those that it starts."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     yield

@@ -74,7 +74,7 @@ def tempting(called: list[str]) -> Server:
 
 
 async def answers(there: Site, data: bytes) -> list[str]:
-    """What is said to a stream, to the end of the connection."""
+    """Return the answer to a stream, to the end of the connection."""
     words: list[str] = []
     async with there.wire() as wire, trio.open_nursery() as nursery:
         nursery.start_soon(send_all, wire, data)
@@ -269,7 +269,7 @@ def test_a_repeated_head_is_read_as_if_it_were_the_first(
 
 
 def test_a_repeated_head_is_authorized_again() -> None:
-    """Who may come in may have changed meanwhile."""
+    """Permissions may have changed since the first request."""
     asked: list[Head] = []
 
     def admit(head: Head) -> Reply | None:

@@ -24,7 +24,7 @@ from mcp_trio.auth.access import (
 
 
 class Verifier:
-    """Accepts every token but "bad", when it is let go."""
+    """Accepts every token except "bad", once `go` is set."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -68,7 +68,7 @@ class Remark:
 
 
 class Client:
-    """Answers by the method, and notes what it was asked."""
+    """Answers each method, and records the questions."""
 
     def __init__(self, **answers: Any) -> None:
         self.asked: list[tuple[str, Json]] = []

@@ -79,7 +79,7 @@ class Busy:
 
 
 def refused(reply: Json) -> str:
-    """What a reply says, where it refuses."""
+    """Return the message of a refusal."""
     if "error" in reply:
         return str(reply["error"]["message"])
     return (

@@ -26,7 +26,7 @@ EVIL = "x\nERROR mcp_trio: made up \x1b[31m\x9b\u2028"
 
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[Json]]:
-    """What has been logged until now, as `--log-format json` writes it."""
+    """Return what has been logged so far, as `--log-format json` writes it."""
     caplog.set_level(logging.INFO, "mcp_trio")
     write = FORMATTERS["json"]().format
     return lambda: [json.loads(write(record)) for record in caplog.records]

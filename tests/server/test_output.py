@@ -37,7 +37,7 @@ CLEAN = "red link!"
 
 
 def making(make: Callable[[], Any]) -> Callable[[], Any]:
-    """The same as an async function: it ends in its turn."""
+    """Return the function as an async one that ends in its turn."""
 
     async def made():  # type: ignore[no-untyped-def]
         return make()
@@ -126,7 +126,7 @@ def test_what_a_log_shows_stays_on_its_line() -> None:
 
 
 def make_dirty_server() -> Server:
-    """Says what is dirty in every way that there is."""
+    """Return a server that sends control characters in every possible place."""
     server = Server("dirty", instructions=DIRTY)
     results: dict[str, Callable[[], Any]] = {
         "plain": lambda: DIRTY,
@@ -373,7 +373,7 @@ def test_a_cut_falls_between_characters() -> None:
         assert "\ufffd" not in shown
 
 
-# What the server alone should know
+# What must not leave the server
 
 
 SECRET = "/srv/secret/swordfish.py"
@@ -390,7 +390,7 @@ def fail(value: str = "") -> Any:
 
 
 def frail() -> Server:
-    """Fails in every place where a user's code runs, with what must not get out."""
+    """Fails in every place where a user's code runs, with a secret in the message."""
     server = Server("frail")
 
     class Sly(Exception):

@@ -38,7 +38,7 @@ KINDS = {kind.name: kind for kind in REVISIONS}
 
 
 def sent(revision: str, messages: Any, **options: Any) -> Json:
-    """What a question has as its params in a revision."""
+    """Return the params of a question in a revision."""
     spoken = KINDS[revision](Implementation("x", "1"))
     question = Sample(messages, max_tokens=10, **options)
     params: Json = spoken.permitted(question.method, question.params(spoken))
@@ -191,7 +191,7 @@ def test_an_answer_names_the_tools_that_the_model_wants_to_use() -> None:
 
 
 class Model:
-    """A client's model: uses look_up once for each city, then says what it has found."""
+    """A client's model: it uses look_up once for each city, then answers."""
 
     def __init__(self) -> None:
         self.asked: list[Json] = []

@@ -482,7 +482,7 @@ class Glances(trio.abc.Instrument):
 
 
 async def answer_and_count(wire, glances):
-    """Answers, and counts until the loop waits for what comes next."""
+    """Answer, and count until the loop waits for the next message."""
     wire.send(b"{}")
     wire.flush()
     trio.lowlevel.add_instrument(glances)

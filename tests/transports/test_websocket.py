@@ -49,7 +49,7 @@ def make_waiting_server():
 
 
 async def host(server, stream, stopping=NEVER):
-    """What the HTTP host does: it reads the head, allows it, and hands everything on."""
+    """Do what the HTTP host does: read the head, and hand over the stream."""
     head = b""
     while b"\r\n\r\n" not in head:
         head += await stream.receive_some()

@@ -43,7 +43,7 @@ from tests.support.http_wire import (
 
 @asynccontextmanager
 async def site(server: Server, **options: Any) -> AsyncIterator[Site]:
-    """The server alone under hypercorn."""
+    """Serve only this server, under hypercorn."""
     stopping = trio.Event()
     async with server.running(), trio.open_nursery() as nursery:
         start = partial(
@@ -61,7 +61,7 @@ async def site(server: Server, **options: Any) -> AsyncIterator[Site]:
 
 @asynccontextmanager
 async def hosted(application: Any, server: Server) -> AsyncIterator[Site]:
-    """Some application under hypercorn, as its own command starts it."""
+    """Serve an application under hypercorn, as its own command does."""
     config, stopping = Config(), trio.Event()
     config.bind = ["127.0.0.1:0"]
     config.errorlog = logging.getLogger("hypercorn.error")
@@ -79,7 +79,7 @@ def sleeping(**options: Any) -> tuple[Server, Signals]:
 
 
 def calling(tool: str, **more: Any) -> bytes:
-    """A request for a call without a session, as bytes."""
+    """Return the bytes of a request for a call that belongs to no session."""
     body = message(
         "tools/call", {"name": tool, "arguments": {}, "_meta": {**MODERN, **more}}
     )

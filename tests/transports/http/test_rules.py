@@ -62,7 +62,7 @@ def test_the_host_of_a_whole_url_replaces_the_header() -> None:
     assert Guard().check(absolute).status == 421
 
 
-# Who may come in
+# Which requests are accepted
 
 
 @pytest.mark.parametrize(
