@@ -118,3 +118,13 @@ def test_a_large_head_is_not_remembered(more: int, is_remembered: bool) -> None:
     data = post(b"", start=START + b"X-Pad: " + padding + b"\r\n")
     recalled_request = memo_after(data).recall(data)
     assert (recalled_request is not None) is is_remembered
+
+
+def test_a_body_that_looks_like_the_last_request_is_a_body() -> None:
+    inner = post(b"ab")
+    outer = post(inner)
+    parser = RequestParser(lambda head: None, "127.0.0.1")
+    parser.feed(inner)
+    parser.feed(outer[: -len(inner)])
+    parser.feed(inner)
+    assert [request.body for request in parser.requests] == [b"ab", inner]
