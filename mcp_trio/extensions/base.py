@@ -46,6 +46,7 @@ from ..server.extension_points import (
 )
 from ..server.features.tools import ServerTool
 from ..server.request import Request
+from ..stores.base import Store
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 
@@ -201,6 +202,12 @@ class Extension:
         """
         return listed
 
+    def use_store(self, store: Store) -> None:
+        """Keep in this store what the server's processes are to share.
+
+        The server calls this before it runs, if it was given a store.
+        """
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run for as long as the server does."""
@@ -273,6 +280,7 @@ class Extension:
             takes_calls_of=self.takes_calls_of,
             call_tool=self._overridden("call_tool"),
             list_tool=self._overridden("list_tool"),
+            use_store=self._overridden("use_store"),
             running=self._overridden("running"),
             settle=self._overridden("settle"),
         )

@@ -26,12 +26,13 @@ from ..protocol.revisions import PROFILES, REVISIONS, Revisions
 from ..protocol.session import Call
 from ..protocol.types import Annotations, Icon, Implementation, Json, ToolAnnotations
 from .context import StateT
-from .conversation import MessageObserver
+from .conversation import Conversation, MessageObserver
 from .event_log import EventLog
 from .limiter import Limiter
 from .limits import Limits, must_be_seconds
 from .registry import Pages, Registry, in_pages_of
-from .request import Environment, RequestObserver
+from .request import Environment, RequestObserver, SessionObserver
+from .shared_state import SharedState
 from .subscriptions import Subscriptions
 from .worker_threads import WorkerThreads
 
@@ -77,8 +78,12 @@ class Server(Generic[StateT]):
     middleware_stack: tuple[Middleware, ...] = ()
     # Told when each request begins and ends. None of them costs nothing.
     request_observers: tuple[RequestObserver, ...] = ()
+    # Told when each session ends.
+    session_observers: tuple[SessionObserver, ...] = ()
     # How many tasks this process works on at a time; None: as the extension says.
     task_slots: int | None = None
+    # The store that the server's processes share, if there is one.
+    shared_state: SharedState | None = None
     # None if the server has no extensions; most servers have none.
     extensions: ExtensionPoints | None = None
     # Exceptions that stop a request from outside, and are passed on. While `serve`
@@ -122,6 +127,8 @@ class Server(Generic[StateT]):
         self._create_registries(pages)
         # The names of the tools that waited when they were last called.
         self.tools_that_wait: set[str] = set()
+        # Tasks, of all conversations, that wait for the next call of such a tool.
+        self.idle_tasks = 0
         limits = _with_timeout(limits or Limits(), timeout)
         self.environment = Environment(limits, _signing_secret(secret))
         self.limiter = Limiter(limits)
@@ -200,6 +207,15 @@ class Server(Generic[StateT]):
     def use_tasks(self) -> None:
         """Declare the tasks extension, because a tool uses it."""
         raise NotImplementedError("only mcp_trio.Server has tasks")
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether the tasks extension is declared."""
+        return "io.modelcontextprotocol/tasks" in (self.extensions or ())
+
+    def use_store(self, store: str) -> None:
+        """Share what the server keeps with other processes, in the store at a URL."""
+        raise NotImplementedError("only mcp_trio.Server has stores")
 
     def refresh_call_hooks(self) -> None:
         """Let each tool know which extensions take part in its calls."""
@@ -331,9 +347,7 @@ class Server(Generic[StateT]):
         """
         from .features.tools import ServerTool, task_options
 
-        if task is not None and "io.modelcontextprotocol/tasks" not in (
-            self.extensions or ()
-        ):
+        if task is not None and not self.has_tasks:
             self.use_tasks()
 
         tool = ServerTool(
@@ -711,6 +725,22 @@ class Server(Generic[StateT]):
     def observe_requests(self, observer: RequestObserver) -> None:
         """Tell an observer of every request that begins from now on."""
         self.request_observers = (*self.request_observers, observer)
+
+    def observe_sessions(self, observer: SessionObserver) -> None:
+        """Tell an observer of every session that ends from now on."""
+        self.session_observers = (*self.session_observers, observer)
+
+    def stop_observing_sessions(self, observer: SessionObserver) -> None:
+        """Tell an observer no more."""
+        self.session_observers = tuple(
+            other for other in self.session_observers if other is not observer
+        )
+
+    def conversation_closed(self, conversation: Conversation) -> None:
+        """End the subscriptions of a client that sends no more."""
+        self.subscriptions.closed(conversation)
+        for observer in self.session_observers:
+            observer.session_ended(conversation)
 
     def stop_observing_requests(self, observer: RequestObserver) -> None:
         """Tell an observer no more."""
