@@ -75,3 +75,29 @@ def test_the_digits_of_a_length_are_bounded(digits: int, refused: int | None) ->
     length = b"2".zfill(digits)
     head = b"POST /mcp HTTP/1.1\r\n%bContent-Length: %b\r\n\r\n" % (HOST, length)
     assert status(head, b"{}") == refused
+
+
+@pytest.mark.parametrize(
+    ("header", "refused"),
+    [
+        (b"", None),
+        (b"Content-Length: 0\r\n", None),
+        (b"Content-Length: 00\r\n", None),
+        (b"Content-Length: 5\r\n", 400),
+        (b"Transfer-Encoding: chunked\r\n", 400),
+    ],
+)
+def test_a_request_for_a_websocket_cannot_have_a_body(
+    header: bytes, refused: int | None
+) -> None:
+    upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
+    parser = parser_after(get(upgrade, header))
+    assert parser.requests[0].upgrade
+    assert status(get(upgrade, header)) == refused
+
+
+def test_a_request_for_another_protocol_is_handled_without_it() -> None:
+    upgrade = b"Connection: Upgrade\r\nUpgrade: h2c\r\n"
+    (request,) = parser_after(get(upgrade)).requests
+    assert not request.upgrade
+    assert request.refused is None

@@ -12,6 +12,7 @@ from mcp_trio.transports.http.rules import (
     Guard,
     Routes,
     accepted,
+    bare,
     check_arguments,
     header_text,
     is_json,
@@ -309,3 +310,22 @@ def test_values_that_are_null_or_absent_have_no_header() -> None:
 def test_mismatches(arguments: object, headers: dict[str, str]) -> None:
     with pytest.raises(HeaderMismatch):
         check(arguments, **headers)
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("localhost", "localhost"),
+        ("localhost:80", "localhost"),
+        ("localhost:", "localhost"),
+        ("[::1]:80", "::1"),
+        ("[::1]", "::1"),
+        ("", ""),
+        (":80", ""),
+        ("[::1]x", "[::1]x"),
+        ("::1", "::1"),
+        ("a:b", "a:b"),
+    ],
+)
+def test_a_host_is_taken_out_of_its_port_and_brackets(host: str, name: str) -> None:
+    assert bare(host) == name
