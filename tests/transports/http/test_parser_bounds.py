@@ -1,4 +1,4 @@
-"""The bounds of a request: what is exactly at a bound is accepted, one more is not."""
+"""The bounds of a request, and the parts of a request that are ignored."""
 
 import pytest
 
@@ -101,3 +101,11 @@ def test_a_request_for_another_protocol_is_handled_without_it() -> None:
     (request,) = parser_after(get(upgrade)).requests
     assert not request.upgrade
     assert request.refused is None
+
+
+def test_trailers_are_ignored() -> None:
+    head = b"POST /mcp HTTP/1.1\r\n%bTransfer-Encoding: chunked\r\n\r\n" % HOST
+    trailers = b"Host: evil.example\r\nAuthorization: Bearer x\r\n\r\n"
+    (request,) = parser_after(head + b"2\r\n{}\r\n0\r\n" + trailers).requests
+    assert request.refused is None
+    assert request.headers == {b"host": b"localhost", b"transfer-encoding": b"chunked"}

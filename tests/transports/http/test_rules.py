@@ -329,3 +329,22 @@ def test_mismatches(arguments: object, headers: dict[str, str]) -> None:
 )
 def test_a_host_is_taken_out_of_its_port_and_brackets(host: str, name: str) -> None:
     assert bare(host) == name
+
+
+@pytest.mark.parametrize(
+    ("accept", "prefers_stream"),
+    [
+        ("text/event-stream", True),
+        ("text/event-stream, application/json", True),
+        ("text/event-stream, */*", True),
+        ("application/json, text/event-stream", False),
+        ("application/json", False),
+        ("*/*", False),
+        ("*/*, text/event-stream", True),
+        ("text/event-stream;q=0, application/json", False),
+    ],
+)
+def test_a_client_that_names_the_stream_first_prefers_it(
+    accept: str, prefers_stream: bool
+) -> None:
+    assert accepted({b"accept": accept.encode()}).prefers_stream is prefers_stream
