@@ -89,6 +89,8 @@ def test_figures_for_people() -> None:
     ]
 
 
+# Charts need matplotlib, which the other tests do without.
+@pytest.mark.integration
 def test_a_run_is_written_with_its_command_its_machine_and_what_was_left_out(
     tmp_path: Path,
 ) -> None:

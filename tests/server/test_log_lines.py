@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -143,8 +144,9 @@ async def test_a_slow_call_is_a_line(
         await client.quiet()
     (line,) = lines()
     assert (line["event"], line["tool"], line["level"]) == ("slow", tool, "warning")
-    assert 0.005 < line["seconds"] < 1
-    assert line["message"] == f"slow: tools/call of {tool} took 0.0 s"
+    assert line["seconds"] > 0.005
+    said = rf"slow: tools/call of {tool} took \d\.\d s"
+    assert re.fullmatch(said, line["message"])
 
 
 async def test_a_subscription_is_not_logged_as_slow(

@@ -109,3 +109,18 @@ def test_trailers_are_ignored() -> None:
     (request,) = parser_after(head + b"2\r\n{}\r\n0\r\n" + trailers).requests
     assert request.refused is None
     assert request.headers == {b"host": b"localhost", b"transfer-encoding": b"chunked"}
+
+
+@pytest.mark.parametrize(
+    ("header", "refused"),
+    [
+        (b"Expect: 100-continue\r\n", None),
+        (b"Expect: 100-Continue\r\n", None),
+        (b"Expect: 200-ok\r\n", 417),
+        (b"Transfer-Encoding: gzip, chunked\r\n", 400),
+    ],
+)
+def test_an_unknown_expectation_or_encoding_is_refused(
+    header: bytes, refused: int | None
+) -> None:
+    assert status(get(header)) == refused

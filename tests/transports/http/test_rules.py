@@ -14,6 +14,7 @@ from mcp_trio.transports.http.rules import (
     accepted,
     bare,
     check_arguments,
+    check_request,
     header_text,
     is_json,
     preflight,
@@ -305,6 +306,8 @@ def test_values_that_are_null_or_absent_have_no_header() -> None:
         ({"deep": {"n": 42}}, {"mcp_param_n": "4_2"}),
         ({"on": True}, {"mcp_param_on": "True"}),
         ({"on": 1}, {"mcp_param_on": "true"}),
+        # The header says "hi", not what it looks like.
+        ({"region": "=?base64?aGk=?="}, {"mcp_param_region": "=?base64?aGk=?="}),
     ],
 )
 def test_mismatches(arguments: object, headers: dict[str, str]) -> None:
@@ -348,3 +351,42 @@ def test_a_client_that_names_the_stream_first_prefers_it(
     accept: str, prefers_stream: bool
 ) -> None:
     assert accepted({b"accept": accept.encode()}).prefers_stream is prefers_stream
+
+
+JSON = "application/json"
+STREAM = "text/event-stream"
+
+
+@pytest.mark.parametrize(
+    ("method", "route", "headers", "expected"),
+    [
+        (b"POST", "mcp", {"content_type": JSON}, None),
+        (b"POST", "mcp", {"content_type": JSON, "accept": JSON}, None),
+        (b"POST", "mcp", {"content_type": JSON, "accept": STREAM}, None),
+        (b"POST", "mcp", {"content_type": JSON, "accept": "text/html"}, 406),
+        (b"POST", "mcp", {"content_type": "text/plain"}, 415),
+        (b"POST", "mcp", {}, 415),
+        (b"POST", "messages", {"content_type": JSON, "accept": "text/html"}, None),
+        (b"POST", "messages", {"content_type": "text/plain"}, 415),
+        (b"GET", "mcp", {"accept": STREAM}, None),
+        (b"GET", "mcp", {"accept": JSON}, 406),
+        (b"GET", "sse", {"accept": STREAM}, None),
+        (b"GET", "sse", {"accept": JSON}, 406),
+        (b"GET", "health", {"accept": JSON}, None),
+        (b"GET", "metrics", {"accept": JSON}, None),
+        (b"DELETE", "mcp", {"accept": JSON}, None),
+        (b"PUT", "mcp", {}, 405),
+        (b"POST", "sse", {"content_type": JSON}, 405),
+        (b"GET", "messages", {}, 405),
+        (b"POST", "health", {"content_type": JSON}, 405),
+        (b"HEAD", "health", {}, None),
+    ],
+)
+def test_method_and_types_have_to_fit_the_route(
+    method: bytes, route: str, headers: dict[str, str], expected: int | None
+) -> None:
+    request = head(**headers)
+    request.method = method
+    request.route = route
+    refused = check_request(request)
+    assert (None if refused is None else refused.status) == expected
