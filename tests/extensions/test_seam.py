@@ -129,7 +129,7 @@ async def test_a_method_without_a_value_has_an_empty_result(revision: str) -> No
 
 
 @pytest.mark.parametrize("revision", MODERN)
-async def test_a_client_that_did_not_declare_it_is_told_what_is_missing(
+async def test_a_client_that_did_not_declare_it_learns_what_is_missing(
     revision: str,
 ) -> None:
     async with connect(clock_server(), revision) as client:

@@ -1,4 +1,4 @@
-"""The recorder between real clients and servers: what it has recorded, and that neither side notices it."""
+"""The recorder between real clients and servers, which do not notice it."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def pinned() -> dict[str, list[str]]:
 
 
 @each_trace
-def test_a_trace_tells_nothing_of_where_it_was_recorded(trace: Trace) -> None:
+def test_a_trace_does_not_show_where_it_was_recorded(trace: Trace) -> None:
     assert not TELLING.findall(trace.dump().decode())
 
 

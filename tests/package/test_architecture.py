@@ -1,4 +1,4 @@
-"""The rules of the house as checks: who may import whom, how large things are, what stands where."""
+"""The rules of the house: imports between rooms, sizes of functions, revision dates."""
 
 import ast
 import configparser
