@@ -140,7 +140,7 @@ print(trio.run(main, int(sys.argv[1])))
 class Api(BaseHTTPRequestHandler):
     """A list of models, and a forecast for Oslo."""
 
-    def do_GET(self) -> None:  # noqa: N802 (the name is http.server's)
+    def do_GET(self) -> None:
         """Answer a request."""
         url = urlsplit(self.path)
         if url.path.endswith("/models"):

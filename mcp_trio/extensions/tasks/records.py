@@ -9,7 +9,7 @@ from msgspec import json
 from ...stores.base import Lease, Store
 from .record import TaskRecord
 
-# The channel on which the ids of tasks are published that have changed.
+# The channel for the ids of changed tasks.
 CHANGED = "tasks"
 
 _encode = json.Encoder().encode
@@ -34,7 +34,7 @@ class TaskRecords:
         await self._store.write(key, _encode(record), ttl=record.ttl, expected=0)
 
     async def read(self, id: str) -> TaskRecord | None:
-        """Return a task, or None if there is none, or no longer."""
+        """Return a task, or None if it does not exist or has expired."""
         found = await self._store.read(_key(id))
         return None if found is None else _decode(found.value)
 
