@@ -9,6 +9,11 @@ _ALL = [
         "server.py --grace 2",
     ),
     Command(
+        "work",
+        "Run the tasks of a server, and take no requests.",
+        "server.py --store redis://127.0.0.1:6379/0",
+    ),
+    Command(
         "inspect",
         "List the tools, resources and prompts of a server.",
         "-- npx some-server",
