@@ -4,7 +4,12 @@ import gc
 import signal
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import (
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +25,8 @@ from .transports.address import parse_address
 from .transports.http.settings import HttpSettings
 
 if TYPE_CHECKING:
+    from .server.extension_points import ServerExtension
+    from .stores.base import Store
     from .transports.http.asgi import Application
     from .transports.stdio import StdioWire
 
@@ -48,12 +55,50 @@ class Server(app.Server[StateT]):
     `access` controls who may use the server over HTTP and WebSocket: an `Access`, or
     only its async function from a token to a principal.
 
+    `extensions` are extensions of the protocol: see `mcp_trio.extensions`.
+
     `lifespan` is an async generator function that yields once, for example a database
     connection: see `Server.lifespan`. In `Server[State]`, `State` is the type of the
     yielded value.
 
     `telemetry` reports requests to OpenTelemetry. It needs the extra `otel`.
     """
+
+    # None: what the server keeps ends with its process.
+    _store: "Store | None" = None
+
+    def use_tasks(self) -> None:
+        """Declare the tasks extension, with its defaults."""
+        from .extensions.tasks import Tasks
+
+        self.add_extension(Tasks())
+
+    def add_extension(self, extension: "ServerExtension") -> None:
+        """Declare an extension of the protocol, before the server runs.
+
+        Raises ValueError if one of its names belongs to another extension.
+        """
+        super().add_extension(extension)
+        if self._store is not None and self.extensions is not None:
+            self.extensions.use_store(self._store)
+
+    def use_store(self, store: "str | Store") -> None:
+        """Share what the server keeps with the other processes that use this store.
+
+        `store` is a URL: `redis://HOST:PORT/DB`, `rediss://` for TLS, or `memory:`, the
+        memory of this process, which is the default. Redis needs the extra `redis`.
+        Call this before the server runs. Raises ValueError for another URL.
+        """
+        from .stores.store_url import create_store
+
+        if self.is_running:
+            raise RuntimeError(
+                "server.use_store(): the server is running; choose the store before"
+            )
+        self._store = create_store(store) if isinstance(store, str) else store
+        self.shared_state = self._store if self._store.is_shared else None
+        if self.extensions is not None:
+            self.extensions.use_store(self._store)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -62,15 +107,20 @@ class Server(app.Server[StateT]):
         Entering it again while the server runs does nothing. The first to enter must
         leave last.
         """
-        if not self.telemetry or self.is_running:
-            async with super().running():
-                yield
-            return
-        from .telemetry import observing  # loads opentelemetry
+        async with AsyncExitStack() as stack:
+            if not self.is_running:
+                await self._start_to_run(stack)
+            await stack.enter_async_context(super().running())
+            yield
 
-        with observing(self):
-            async with super().running():
-                yield
+    async def _start_to_run(self, stack: AsyncExitStack) -> None:
+        """Enter what the server needs while it runs."""
+        if self._store is not None:
+            await stack.enter_async_context(self._store.running())
+        if self.telemetry:
+            from .telemetry import observing  # loads opentelemetry
+
+            stack.enter_context(observing(self))
 
     async def serve(
         self,
@@ -84,6 +134,7 @@ class Server(app.Server[StateT]):
         allowed_hosts: Iterable[str] = (),
         allowed_origins: Iterable[str] = (),
         cors: bool = False,
+        stateless: bool = False,
         tls: tuple[str, str] | None = None,
         public_url: str | None = None,
         task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
@@ -106,6 +157,9 @@ class Server(app.Server[StateT]):
         a token are told to get one for this URL. `http_engine` is "native" or
         "hypercorn", which has HTTP/2.
 
+        With `stateless` there are no sessions over HTTP, in any revision, so every
+        process can serve every request. WebSocket is as ever.
+
         Started with `nursery.start`, this returns the URLs once all are served.
         """
         await serve(
@@ -119,6 +173,7 @@ class Server(app.Server[StateT]):
             allowed_hosts=allowed_hosts,
             allowed_origins=allowed_origins,
             cors=cors,
+            stateless=stateless,
             tls=tls,
             public_url=public_url,
             task_status=task_status,
@@ -132,6 +187,7 @@ class Server(app.Server[StateT]):
         allowed_origins: Iterable[str] = (),
         cors: bool = False,
         public_url: str | None = None,
+        stateless: bool = False,
     ) -> "Application":
         """Return an ASGI 3 application that serves what `serve` serves over HTTP.
 
@@ -147,6 +203,7 @@ class Server(app.Server[StateT]):
             allowed_origins=allowed_origins,
             cors=cors,
             public_url=public_url,
+            stateless=stateless,
         )
         return Application(self, settings)
 
@@ -184,6 +241,7 @@ async def serve(
     allowed_hosts: Iterable[str] = (),
     allowed_origins: Iterable[str] = (),
     cors: bool = False,
+    stateless: bool = False,
     tls: tuple[str, str] | None = None,
     public_url: str | None = None,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
@@ -197,10 +255,42 @@ async def serve(
         allowed_hosts=allowed_hosts,
         allowed_origins=allowed_origins,
         cors=cors,
+        stateless=stateless,
         tls=tls,
         public_url=public_url,
     )
     places = _Places(stdio, http, ws, console, http_engine, settings)
+    await _run_until_stopped(
+        server, partial(_run_transports, server, places), task_status
+    )
+
+
+async def run_tasks(
+    server: app.Server[Any],
+    *,
+    task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Run the tasks in a server's store, and take no requests, until a signal."""
+    must_be_in_trio("run_tasks")
+
+    async def wait(
+        stopping: trio.Event, task_status: trio.TaskStatus[list[str]]
+    ) -> None:
+        task_status.started([])
+        await stopping.wait()
+
+    await _run_until_stopped(server, wait, task_status)
+
+
+async def _run_until_stopped(
+    server: app.Server[Any],
+    run: Callable[[trio.Event, trio.TaskStatus[list[str]]], Awaitable[None]],
+    task_status: trio.TaskStatus[list[str]],
+) -> None:
+    """Run a server until a signal arrives or `run` returns.
+
+    `run` takes an event that is set when it has to end.
+    """
     gc.set_threshold(*GC_THRESHOLD)  # the process is the server's, as are its signals
     serving = trio.Event()
     stopping = trio.Event()
@@ -208,10 +298,12 @@ async def serve(
     with receiver as signals, _without_interrupts(server):
         async with trio.open_nursery() as nursery:
             everything = nursery.cancel_scope
-            nursery.start_soon(_stop_on_signal, signals, serving, stopping, everything)
+            nursery.start_soon(
+                _stop_on_signal, server, signals, serving, stopping, everything
+            )
             async with server.running():
                 serving.set()
-                await _run_transports(server, places, stopping, task_status)
+                await run(stopping, task_status)
                 # For the end of the lifespan.
                 everything.deadline = trio.current_time() + server.grace
             everything.cancel()
@@ -232,6 +324,7 @@ def _without_interrupts(server: app.Server[Any]) -> Iterator[None]:
 
 
 async def _stop_on_signal(
+    server: app.Server[Any],
     signals: AsyncIterator[int],
     serving: trio.Event,
     stopping: trio.Event,
@@ -243,11 +336,21 @@ async def _stop_on_signal(
     that has its default action, which ends the process even if a tool or a lifespan
     does not let itself be cancelled.
     """
-    async for number in signals:
-        if stopping.is_set() or not serving.is_set():
-            everything.cancel()
-            signal.signal(number, signal.SIG_DFL)
-        stopping.set()
+    is_settling = False
+    async with trio.open_nursery() as nursery:
+        async for number in signals:
+            if is_settling or not serving.is_set():
+                everything.cancel()
+                signal.signal(number, signal.SIG_DFL)
+            is_settling = True
+            nursery.start_soon(_settle, server, stopping)
+
+
+async def _settle(server: app.Server[Any], stopping: trio.Event) -> None:
+    """Let work in the background end while clients can still ask for it, then stop."""
+    if server.extensions is not None:
+        await server.extensions.settle(server.grace)
+    stopping.set()
 
 
 async def _run_transports(

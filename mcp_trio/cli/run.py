@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     fill_from_environment(options)
     settle_places(options)
     _check_extras(options)
-    _set_up_logging(options)
+    set_up_logging(options)
     if options.reload:
         # A cached file would be stale if the source changes twice within a second and
         # keeps its size.
@@ -71,6 +71,23 @@ def _check_extras(options: argparse.Namespace) -> None:
         _require("--http-engine hypercorn", "hypercorn", extra="http2")
     if options.otel:
         _require("--otel", "opentelemetry", extra="otel")
+    require_store(options.store)
+
+
+def require_store(url: str | None) -> None:
+    """Raise UsageError if a library for this store is not installed."""
+    if url is not None and url.startswith("redis"):
+        _require("--store redis://", "coredis", extra="redis")
+
+
+def use_store(server: Server, url: str | None) -> None:
+    """Let a server use the store at a URL. Raises UsageError."""
+    if url is None:
+        return
+    try:
+        server.use_store(url)
+    except ValueError as error:
+        raise UsageError(f"--store: {error}") from None
 
 
 def _require(option: str, library: str, *, extra: str) -> None:
@@ -78,7 +95,7 @@ def _require(option: str, library: str, *, extra: str) -> None:
         raise UsageError(f"{option} needs: pip install 'mcp_trio[{extra}]'")
 
 
-def _set_up_logging(options: argparse.Namespace) -> None:
+def set_up_logging(options: argparse.Namespace) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(FORMATTERS[options.log_format or "text"]())
     level = options.log_level or "warning"
@@ -125,6 +142,9 @@ def _configure(server: Server, options: argparse.Namespace) -> None:
     """Let the options win over what the server itself says."""
     if options.grace is not None:
         server.grace = options.grace
+    if options.task_slots is not None:
+        server.task_slots = options.task_slots
+    use_store(server, options.store)
     limits = {}
     for name in ("timeout", "rate", "max_in_flight", "max_result", "threads"):
         value = getattr(options, name)
@@ -176,6 +196,7 @@ def _serve_options(options: argparse.Namespace) -> dict[str, Any]:
         "http_engine": options.http_engine,
         "path": options.path,
         "cors": options.cors,
+        "stateless": options.stateless,
         "allowed_hosts": options.allowed_host,
         "allowed_origins": options.allowed_origin,
         "public_url": options.public_url,

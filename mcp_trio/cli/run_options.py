@@ -78,6 +78,10 @@ SWITCHES = {
     "log_arguments": "include the arguments of calls in the log",
     "otel": "report requests and sessions to OpenTelemetry",
     "cors": "allow pages of every origin to call the server, for development",
+    "stateless": (
+        "serve HTTP without sessions in every revision, so that any process can serve "
+        "any request"
+    ),
     "reload": (
         "reload the SPEC when a file changes; the lifespan and the options of "
         "Server(...) stay"
@@ -125,6 +129,12 @@ SETTINGS = {
     ),
     "tls_cert": Setting("FILE", str, "serve HTTP over TLS with this certificate"),
     "tls_key": Setting("FILE", str, "the private key of the certificate"),
+    "store": Setting(
+        "URL",
+        str,
+        "what processes share, such as tasks, is kept in this Redis: "
+        "redis://HOST:PORT/DB; or memory: (the default)",
+    ),
     "grace": Setting(
         "SECONDS", seconds, "how long running requests may take at shutdown (5)"
     ),
@@ -141,6 +151,9 @@ SETTINGS = {
     ),
     "max_in_flight": Setting(
         "NUMBER", _positive, "how many requests may run at the same time"
+    ),
+    "task_slots": Setting(
+        "NUMBER", _positive, "how many tasks may run at the same time (16)"
     ),
     "threads": Setting(
         "NUMBER",
@@ -170,14 +183,21 @@ def run_arguments(parser: Parser) -> None:
     for name, help in SWITCHES.items():
         parser.add_argument(_flag(name), action="store_true", help=help)
     for name, setting in SETTINGS.items():
-        parser.add_argument(
-            *setting.short,
-            _flag(name),
-            metavar=setting.metavar,
-            type=setting.convert,
-            action="extend" if setting.convert is _comma_separated else "store",
-            help=setting.help,
-        )
+        add_setting(parser, name, setting)
+
+
+def add_setting(parser: Parser, name: str, setting: Setting | None = None) -> None:
+    """Declare an option with a value; by default, the one of `run`."""
+    if setting is None:
+        setting = SETTINGS[name]
+    parser.add_argument(
+        *setting.short,
+        _flag(name),
+        metavar=setting.metavar,
+        type=setting.convert,
+        action="extend" if setting.convert is _comma_separated else "store",
+        help=setting.help,
+    )
 
 
 def _flag(name: str) -> str:
@@ -200,8 +220,17 @@ def fill_from_environment(options: argparse.Namespace) -> None:
     for name in SWITCHES:
         if name not in settled:
             _set_from_environment(options, name, _switch)
+    fill_settings(options, SETTINGS.keys() - settled)
+
+
+def fill_settings(options: argparse.Namespace, names: Iterable[str]) -> None:
+    """Set those of the options that have no value from the environment.
+
+    Raises UsageError.
+    """
+    missing = set(names).difference(given(options, names))
     for name, setting in SETTINGS.items():
-        if name not in settled:
+        if name in missing:
             _set_from_environment(options, name, setting.convert)
 
 

@@ -172,10 +172,11 @@ async def serve_websocket(
 ) -> None:
     """Serve one client whose upgrade request was read and allowed; close the stream.
 
-    `head` is all that was read, and `headers` are those in it. Whatever the client does, nothing is raised. When
-    `stopping` is set, running requests finish within the server's grace, and the
-    connection is closed as "going away". This also happens on cancellation. The
-    connection ends too when the token of its principal is no longer valid.
+    `head` is all that was read, and `headers` are those in it. Whatever the client
+    does, nothing is raised. When `stopping` is set, running requests finish within the
+    server's grace, and the connection is closed as "going away". This also happens on
+    cancellation. The connection ends too when the token of its principal is no longer
+    valid.
     """
     frames = FrameStream(stream, head)
 

@@ -26,6 +26,8 @@ MAY_IMPORT = {
     "protocol": set(),
     "auth": {"protocol"},
     "server": {"auth", "protocol"},
+    "stores": {"auth", "protocol", "server"},
+    "extensions": {"auth", "protocol", "server", "stores"},
     "transports": {"auth", "protocol", "server"},
     "client": {"protocol"},
     "load_spec": {"server"},
@@ -33,7 +35,10 @@ MAY_IMPORT = {
     "bench": {"client", "load_spec", "protocol", "trace"},
     "console": {"auth", "client", "protocol", "server", "trace", "transports"},
     "telemetry": {"server"},
-    "serve": {"auth", "console", "server", "telemetry", "transports"},
+    "serve": {
+        *("auth", "console", "extensions", "server", "stores", "telemetry"),
+        "transports",
+    },
     "mcp_trio": {"auth", "protocol", "serve", "server"},
     "demo": {"mcp_trio"},
     "testing": {"auth", "client", "protocol", "server", "trace", "transports"},
@@ -60,7 +65,7 @@ PURE_LIBRARIES = {"msgspec", "mcp_trio"}
 HEAVY = set(
     """
     jsonschema httptools hypercorn quart quart_trio trio_websocket h11 h2 wsproto sqlite3 argparse asyncio
-    rich matplotlib opentelemetry jwt cryptography watchfiles anyio
+    rich matplotlib opentelemetry jwt cryptography watchfiles anyio coredis
     """.split()
 )
 

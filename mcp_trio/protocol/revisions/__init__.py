@@ -1,6 +1,7 @@
 """The supported protocol revisions, and the choice among them."""
 
 from ..errors import UnsupportedVersion
+from ..extensions import ExtensionTable
 from ..types import Implementation
 from .base import Revision as Revision
 from .pocket import Pocket
@@ -10,6 +11,7 @@ from .r2025_03_26 import R2025_03_26
 from .r2025_06_18 import R2025_06_18
 from .r2025_11_25 import R2025_11_25
 from .r2026_07_28 import R2026_07_28
+from .sessionless import sessionless
 
 Kinds = tuple[type[Revision], ...]
 
@@ -35,7 +37,11 @@ class Revisions:
         server: Implementation,
         instructions: str | None = None,
         kinds: Kinds = REVISIONS,
+        extensions: ExtensionTable | None = None,
     ) -> None:
+        self.extensions = ExtensionTable() if extensions is None else extensions
+        self._server = server
+        self._instructions = instructions
         # Oldest first.
         self.all = [kind(server, instructions) for kind in kinds]
         # The revisions with and without `initialize`, by name.
@@ -47,6 +53,22 @@ class Revisions:
         self.newest_opening = next(reversed(self.opening.values()))
         # Newest first.
         self.names = [revision.name for revision in reversed(self.all)]
+
+    def without_sessions(self) -> "Revisions":
+        """Return those of the revisions that can do without sessions over HTTP."""
+        kinds = tuple(
+            sessionless(type(revision))
+            for revision in self.all
+            if revision.resumes or not revision.opens
+        )
+        return Revisions(self._server, self._instructions, kinds, self.extensions)
+
+    def serves(self, revision: Revision, method: str) -> bool:
+        """Return whether a revision, or an extension in that revision, has a method."""
+        if method in revision.requests:
+            return True
+        added = self.extensions.methods.get(method)
+        return added is not None and (added.in_sessions or not revision.opens)
 
     def declared(self, requested: str) -> Revision:
         """Return the revision that a request names. Raises UnsupportedVersion."""

@@ -9,13 +9,13 @@ from ...auth.resource_metadata import challenge, metadata_document, sse_url
 from ...protocol.jsonrpc import encode
 from ...server.app import Server
 from .messages import JSON, Head, Reply, refusal
-from .rules import HEALTH, MESSAGES, METADATA, SSE, SSE_METADATA
+from .rules import HEALTH, MESSAGES, METADATA, READY, SSE, SSE_METADATA
 
 log = logging.getLogger("mcp_trio")
 
 _BEARER = re.compile(rb"(?i)bearer +([A-Za-z0-9._~+/-]+=*) *")
 # Routes that need no token.
-OPEN = (HEALTH, METADATA, SSE_METADATA)
+OPEN = (HEALTH, READY, METADATA, SSE_METADATA)
 # The routes of HTTP+SSE, whose clients know the server by another URL.
 FOR_SSE = (SSE, MESSAGES, SSE_METADATA)
 

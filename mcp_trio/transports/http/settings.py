@@ -19,6 +19,8 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
     allowed_origins: Iterable[str] = ()
     # Whether pages of every origin may call the server: for development.
     cors: bool = False
+    # Whether there are no sessions, so that any process can serve any request.
+    stateless: bool = False
     # The files of a certificate and of its key.
     tls: tuple[str, str] | None = None
     # The endpoint's URL for clients, if a proxy makes it differ from the one seen here.

@@ -1,0 +1,180 @@
+"""A tool that runs as a task in this process."""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import trio
+from msgspec import Raw, json
+
+from ...server.client_requests import Question, check_capability
+from ...server.exceptions import AskFailed
+from ...server.request import Request
+from ...stores.base import QueuedJob, StoreUnavailable
+from ...stores.patience import until_available
+from .record import TaskRecord
+from .records import TaskRecords
+from .slots import Slot
+
+log = logging.getLogger("mcp_trio")
+
+T = TypeVar("T")
+
+
+class RunningTask:
+    """A task while this process runs it. The tool's context uses it.
+
+    `scope` surrounds the tool. `reason` says why this process has cancelled it, which
+    is None if the client has.
+    """
+
+    has_started = True
+
+    def __init__(
+        self,
+        record: TaskRecord,
+        job: QueuedJob,
+        request: Request,
+        scope: trio.CancelScope,
+        records: TaskRecords,
+        slot: Slot,
+    ) -> None:
+        self.id = record.id
+        self.may_be_given_back = record.retry
+        self.is_given_back = False
+        # The keys of the questions so far, in this process.
+        self._asked: set[str] = set()
+        self.job = job
+        self.scope = scope
+        self.slot = slot
+        self.reason: str | None = None
+        self._request = request
+        self._records = records
+        self._changed = trio.Event()
+        scope.deadline = trio.current_time() + record.seconds_left()
+
+    # Changes
+
+    def stop(self, reason: str) -> None:
+        """Cancel the tool, and let the task fail for this reason."""
+        self.reason = reason
+        self.scope.cancel()
+
+    def note_change(self, record: TaskRecord | None) -> None:
+        """Take note of a change in the store, which any process may have made."""
+        self._changed.set()
+        self._changed = trio.Event()
+        if record is None or record.is_over:
+            self.scope.cancel()
+
+    # For the context
+
+    async def start(self) -> None:
+        """Do nothing: this is a task already."""
+
+    async def report(self, message: str) -> None:
+        """Say in the status what the task is doing."""
+
+        def change(record: TaskRecord) -> bool:
+            record.message = message
+            return True
+
+        try:
+            await self._records.change(self.id, change, self.job.lease)
+        except StoreUnavailable as problem:
+            log.debug("task %s: its status is not kept: %s", self.id, problem.reason)
+
+    async def all(self, *questions: Question[Any]) -> list[Any]:
+        """Ask the client, and wait until it has answered all questions.
+
+        Others may run meanwhile in place of this task. Raises MissingClientCapability
+        and AskFailed.
+        """
+        for question in questions:
+            check_capability(question, self._request)
+        keys = await self._issue(questions)
+        self.slot.release()
+        answers = await self._wait_for_answers(keys)
+        await self.slot.take()
+        return [
+            _read(question, answers[key])
+            for question, key in zip(questions, keys, strict=True)
+        ]
+
+    async def _issue(self, questions: tuple[Question[Any], ...]) -> list[str]:
+        """Add the questions to the task, and return their keys.
+
+        Those that the task has asked before, in a process that was lost, keep their
+        answers.
+        """
+        revision = self._request.call.revision
+        requests: dict[str, Raw] = {}
+        for question in questions:
+            key = _unused_key(question, self._asked)
+            self._asked.add(key)
+            params = question.params(revision)
+            request = revision.input_request(question.method, params)
+            requests[key] = Raw(json.encode(request))
+
+        def change(record: TaskRecord) -> bool:
+            new = requests.keys() - record.asked
+            for key in requests:
+                if key in new:
+                    record.asked.append(key)
+                    record.questions[key] = requests[key]
+            if new:
+                record.status = "input_required"
+            return bool(new)
+
+        record = await self._change(change)
+        if record is None or record.is_over:
+            await trio.sleep_forever()  # until this task is cancelled, in a moment
+        return list(requests)
+
+    async def _wait_for_answers(self, keys: list[str]) -> dict[str, Raw]:
+        while True:
+            changed = self._changed
+            record = await until_available(partial(self._records.read, self.id))
+            if record is None or record.is_over:
+                await trio.sleep_forever()  # until this task is cancelled, in a moment
+            elif record.questions.keys().isdisjoint(keys):
+                break
+            await changed.wait()
+        answers: dict[str, Raw] = {}
+
+        def take(record: TaskRecord) -> bool:
+            found = record.answers.keys() & set(keys)
+            for key in found:
+                answers[key] = record.answers[key]
+                if not record.retry:
+                    del record.answers[key]
+            return bool(found) and not record.retry
+
+        await self._change(take)
+        return answers
+
+    async def _change(self, change: Callable[[TaskRecord], bool]) -> TaskRecord | None:
+        return await until_available(
+            lambda: self._records.change(self.id, change, self.job.lease)
+        )
+
+
+def _unused_key(question: Question[Any], asked: set[str]) -> str:
+    """Return a key for a question that is not among those asked."""
+    name = question.key or question.method.partition("/")[0]
+    key = name
+    number = 2
+    while key in asked:
+        key = f"{name}-{number}"
+        number += 1
+    return key
+
+
+def _read(question: Question[T], answer: Raw) -> T:
+    try:
+        return question.read(answer)
+    except (ValueError, RecursionError) as problem:
+        raise AskFailed(
+            f"the client's answer to {question.method} is unusable: {problem}"
+        ) from None
