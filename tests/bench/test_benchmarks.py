@@ -107,7 +107,7 @@ def test_a_run_is_written_with_its_command_its_machine_and_what_was_left_out(
     assert (tmp_path / "chart-stdio.svg").read_text().count("200 calls/s") == 1
 
 
-def test_the_guard_tells_what_has_become_dearer(
+def test_the_guard_reports_what_has_become_more_expensive(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     costs = {"time": {"async": 5e-6}, "instructions": {"async": 60_000.0}}
@@ -139,7 +139,7 @@ def test_the_guard_tells_what_has_become_dearer(
         )
         == 1
     )
-    assert capsys.readouterr().out.count("TOO DEAR") == 2
+    assert capsys.readouterr().out.count("TOO EXPENSIVE") == 2
 
 
 @pytest.mark.slow
