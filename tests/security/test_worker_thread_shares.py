@@ -71,7 +71,7 @@ async def test_a_runtime_error_of_a_function_is_raised_as_it_is() -> None:
     def fail() -> None:
         raise RuntimeError("broken")
 
-    with pytest.raises(RuntimeError, match="^broken$"):
+    with pytest.raises(RuntimeError, match="broken"):
         await WorkerThreads(1).run(fail, ONE, "tool fail")
 
 
