@@ -141,7 +141,7 @@ def test_the_guard_reports_what_has_become_more_expensive(
         )
         == 1
     )
-    assert capsys.readouterr().out.count("TOO DEAR") == 2
+    assert capsys.readouterr().out.count("TOO EXPENSIVE") == 2
 
 
 @pytest.mark.slow
