@@ -2,7 +2,12 @@
 
 import pytest
 
-from mcp_trio.auth.principal import Principal, can_stand_in_for, is_same_principal
+from mcp_trio.auth.principal import (
+    Principal,
+    can_stand_in_for,
+    has_scopes,
+    is_same_principal,
+)
 
 READER = Principal("ada", frozenset({"read"}))
 WRITER = Principal("ada", frozenset({"read", "write"}))
@@ -41,3 +46,19 @@ def test_a_principal_stands_in_for_itself_with_no_more_scopes(
     one: Principal | None, other: Principal | None, can: bool
 ) -> None:
     assert can_stand_in_for(one, other) is can
+
+
+@pytest.mark.parametrize(
+    ("principal", "scopes", "has"),
+    [
+        (None, set(), True),
+        (None, {"read"}, False),
+        (READER, set(), True),
+        (READER, {"read"}, True),
+        (READER, {"read", "write"}, False),
+    ],
+)
+def test_nobody_needs_a_principal_for_no_scopes(
+    principal: Principal | None, scopes: set[str], has: bool
+) -> None:
+    assert has_scopes(principal, frozenset(scopes)) is has

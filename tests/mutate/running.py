@@ -102,7 +102,7 @@ class Copy:
         file.write_text(mutant.source, encoding="utf-8")
         try:
             first, others = _in_two_rounds(tests)
-            return self._fails(first) or (bool(others) and self._fails(others))
+            return any(self._fails(tests) for tests in (first, others) if tests)
         finally:
             file.write_text(original, encoding="utf-8")
             py_compile.compile(str(file))

@@ -128,3 +128,13 @@ def test_a_body_that_looks_like_the_last_request_is_a_body() -> None:
     parser.feed(outer[: -len(inner)])
     parser.feed(inner)
     assert [request.body for request in parser.requests] == [b"ab", inner]
+
+
+def test_the_end_of_a_head_is_not_remembered_as_a_head() -> None:
+    data = post(b"ab")
+    parser = RequestParser(lambda head: None, "127.0.0.1")
+    parser.feed(data[:10])
+    parser.feed(data[10:])
+    assert not parser.failed
+    parser.feed(data[10:])
+    assert parser.failed
