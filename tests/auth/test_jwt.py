@@ -184,10 +184,10 @@ async def test_a_good_token_comes_in_over_http() -> None:
 # What it is asked to check by
 
 MISUSE = [
-    ({}, "one of the two"),
-    ({"key": SECRET, "jwks": {}}, "one of the two"),
-    ({"key": pem(RSA), "issuer": ""}, "wanted: who signs"),
-    ({"key": pem(RSA), "audience": ""}, "wanted: who signs"),
+    ({}, "expected either key or jwks"),
+    ({"key": SECRET, "jwks": {}}, "expected either key or jwks"),
+    ({"key": pem(RSA), "issuer": ""}, "expected issuer and audience"),
+    ({"key": pem(RSA), "audience": ""}, "expected issuer and audience"),
     ({"key": pem(RSA), "algorithms": "none"}, "no such signature"),
     ({"key": pem(RSA), "algorithms": ["RS255"]}, "there is no 'RS255'"),
     ({"key": pem(RSA), "algorithms": "HS256"}, "no such signature"),
@@ -214,9 +214,9 @@ MISUSE = [
         },
         "no public key",
     ),
-    ({"jwks": "http://keys.example/jwks"}, "https is wanted"),
-    ({"jwks": "ftp://keys.example/jwks"}, "https is wanted"),
-    ({"jwks": "https:///jwks"}, "https is wanted"),
+    ({"jwks": "http://keys.example/jwks"}, "expected an https URL"),
+    ({"jwks": "ftp://keys.example/jwks"}, "expected an https URL"),
+    ({"jwks": "https:///jwks"}, "expected an https URL"),
 ]
 
 
