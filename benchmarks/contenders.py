@@ -359,6 +359,20 @@ CONTENDERS = (
         ),
     ),
     Contender(
+        "tiny",
+        "aiohttp-tiny-mcp, aiohttp",
+        "tiny",
+        "python",
+        {"stdio": BOTH, "http": BOTH, "stateless": BOTH},
+        differs=(
+            ONE_CORE,
+            "stdio writes each message and flushes it, on asyncio without uvloop, as its documentation has it",
+            "block uses a thread of asyncio: its tools are always async functions",
+            "an integer and a list are fields of a model: other results are text without an output schema",
+            "no tool is added while it serves, so grow is missing",
+        ),
+    ),
+    Contender(
         "typescript",
         "the official TypeScript SDK, its node:http adapter",
         "typescript",

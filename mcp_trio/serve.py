@@ -11,6 +11,7 @@ from contextlib import (
     nullcontext,
 )
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import trio
@@ -25,6 +26,7 @@ from .transports.address import parse_address
 from .transports.http.settings import HttpSettings
 
 if TYPE_CHECKING:
+    from .extensions.apps import Csp, Permission
     from .server.extension_points import ServerExtension
     from .stores.base import Store
     from .transports.http.asgi import Application
@@ -99,6 +101,62 @@ class Server(app.Server[StateT]):
         self.shared_state = self._store if self._store.is_shared else None
         if self.extensions is not None:
             self.extensions.use_store(self._store)
+
+    def use_apps(self) -> None:
+        """Declare the apps extension, unless it is declared already."""
+        from .extensions.apps import Apps
+
+        if Apps.identifier not in (self.extensions or ()):
+            self.add_extension(Apps())
+
+    def ui(
+        self,
+        uri: str,
+        /,
+        html: str | Path | Callable[..., Any],
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        csp: "Csp | None" = None,
+        permissions: "Iterable[Permission]" = (),
+        domain: str | None = None,
+        prefers_border: bool | None = None,
+    ) -> None:
+        """Add a page that hosts show in place of a tool's text.
+
+        `uri` is what tools name it by, such as "ui://clock/main". `html` is the
+        document, the file that has it, or a function that returns it, as for a
+        resource.
+
+        `csp` has the origins that the page needs, and `permissions` is what it asks
+        the browser for: "camera", "microphone", "geolocation" or "clipboardWrite".
+        `domain` is the origin that it wants to have, in the form that the host
+        documents. `prefers_border` says whether the host draws a border around it.
+        """
+        from .extensions.apps import add_page
+
+        self.use_apps()
+        add_page(
+            self,
+            uri,
+            html,
+            name=name,
+            title=title,
+            description=description,
+            csp=csp,
+            permissions=permissions,
+            domain=domain,
+            prefers_border=prefers_border,
+        )
+
+    def skills(self, folder: str | Path) -> None:
+        """Serve every folder with a SKILL.md below a folder, or that folder itself.
+
+        The files are read now. Raises ValueError, with the file and the line, if one
+        of them cannot be served.
+        """
+        add_skills(self, folder)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -216,6 +274,20 @@ class Server(app.Server[StateT]):
                 "where one runs already: await server.serve(stdio=True)"
             )
         trio.run(partial(self.serve, stdio=True))
+
+
+def add_skills(server: app.Server[Any], folder: str | Path) -> None:
+    """Serve the skills in a folder: see `Server.skills`."""
+    try:
+        from .extensions.skills import IDENTIFIER, Skills, add_folder
+    except ModuleNotFoundError as error:
+        if error.name != "yaml":
+            raise
+        raise ImportError("skills need: pip install 'mcp_trio[skills]'") from None
+
+    add_folder(server, Path(folder))
+    if IDENTIFIER not in (server.extensions or ()):
+        server.add_extension(Skills())
 
 
 class _Places(Struct):

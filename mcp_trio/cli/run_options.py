@@ -95,8 +95,8 @@ SWITCHES = {
         "any request"
     ),
     "reload": (
-        "reload the SPEC when a file changes; the lifespan and the options of "
-        "Server(...) stay"
+        "reload the SPEC, its pages and skills when a file changes; the lifespan and "
+        "the options of Server(...) stay"
     ),
 }
 SETTINGS = {
@@ -152,6 +152,9 @@ SETTINGS = {
         str,
         "what processes share, such as tasks, is kept in this Redis: "
         "redis://HOST:PORT/DB; or memory: (the default)",
+    ),
+    "skills": Setting(
+        "FOLDER", str, "serve the skills in this folder, alone or with a SPEC"
     ),
     "grace": Setting(
         "SECONDS", seconds, "how long running requests may take at shutdown (5)"

@@ -138,15 +138,17 @@ class Extension:
     `identifier` is its name, with a prefix that you own: "com.example/clock".
     `settings` are what the server says in its capabilities.
     `in_sessions` says whether revisions that begin with `initialize` have it too.
+    `needs_declaration` says whether only clients that declared it may use its methods.
     `notifications` are the names of those that the server sends.
-    `result_types` are the values of `resultType` that its results have besides
+    `result_types` are the values of `resultType` that its results have, other than
     "complete".
-    `listens_to` are the names in the filter of `subscriptions/listen` that are its own.
+    `listens_to` are its own names in the filter of `subscriptions/listen`.
     """
 
     identifier: ClassVar[str]
     settings: Mapping[str, Any] = MappingProxyType({})
     in_sessions: ClassVar[bool] = True
+    needs_declaration: ClassVar[bool] = True
     notifications: ClassVar[frozenset[str] | tuple[str, ...]] = ()
     result_types: ClassVar[frozenset[str] | tuple[str, ...]] = ()
     listens_to: ClassVar[frozenset[str] | tuple[str, ...]] = ()
@@ -177,7 +179,7 @@ class Extension:
         return listening.wanted
 
     async def follow(self, listening: Listening) -> None:
-        """Send a client what it listens to, with `listening.tell`, until cancelled."""
+        """Send the client's notifications with `listening.tell`, until cancelled."""
 
     def takes_calls_of(self, tool: ServerTool) -> bool:
         """Return whether `call_tool` is used for a tool."""
@@ -216,7 +218,7 @@ class Extension:
     async def settle(self, seconds: float) -> None:
         """End work in the background, within so many seconds, before the server stops.
 
-        Clients are still served meanwhile.
+        Clients are still served while this runs.
         """
 
     # For subclasses
@@ -266,6 +268,7 @@ class Extension:
                 params=kind,
                 named_by=_attribute_of(kind, declared.named_by, name),
                 in_sessions=self.in_sessions,
+                needs_declaration=self.needs_declaration,
             )
             handlers[name] = partial(self._answer, function)
         return ExtensionHooks(
