@@ -98,18 +98,25 @@ class Access:
     ) -> None:
         if _is_plain_function(verify) or not callable(verify):
             raise TypeError(
-                "Access(verify) wants an async function from a token to a principal, "
-                f"not {verify!r}"
+                "Access(verify): expected an async function from a token to a "
+                f"principal, got {verify!r}"
             )
         if isinstance(authorization_servers, str):
             raise TypeError(
-                "Access(authorization_servers) wants a list of URLs, "
-                f"not {authorization_servers!r}"
+                "Access(authorization_servers): expected a list of URLs, "
+                f"got {authorization_servers!r}"
             )
+        self.authorization_servers = list(authorization_servers)
+        for url in self.authorization_servers:
+            if not is_resource_url(str(url)):
+                raise ValueError(
+                    "Access(authorization_servers): expected URLs such as "
+                    f"https://id.example.org, got {url!r}"
+                )
         if resource is not None and not is_resource_url(resource):
             raise ValueError(
-                "Access(resource) wants the endpoint's URL, such as "
-                f"https://host/mcp, not {resource!r}"
+                "Access(resource): expected the endpoint's URL, such as "
+                f"https://host/mcp, got {resource!r}"
             )
         if not _is_duration(remember):
             raise ValueError(
@@ -125,7 +132,6 @@ class Access:
         # The tokens that are being verified, by their digests.
         self._pending: dict[bytes, _Verification] = {}
         self.scopes = as_scopes(scopes, "Access(scopes)")
-        self.authorization_servers = list(authorization_servers)
         self.resource = resource
         # When the next failure of the verifier may be logged.
         self._log_at = -inf

@@ -62,13 +62,13 @@ def jwt(
     pyjwt = _import_pyjwt()
     if (key is None) == (jwks is None):
         raise ValueError(
-            "jwt(key) or jwt(jwks) says what signatures are checked by: "
-            "one of the two is wanted"
+            "jwt: expected either key or jwks, which signatures are checked with, "
+            f"got {'neither' if key is None else 'both'}"
         )
     if not (issuer and audience):
         raise ValueError(
-            "jwt(issuer) and jwt(audience) are wanted: "
-            "who signs the tokens, and for whom"
+            "jwt: expected issuer and audience, who signs the tokens and for whom, "
+            f"got {issuer!r} and {audience!r}"
         )
     usable = _usable_algorithms(algorithms, key)
     keys = None if jwks is None else KeySet(jwks)
@@ -284,7 +284,7 @@ def _check_url(url: str) -> str:
     is_local = _is_local(host)
     is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_local)
     if not host or not is_safe:
-        raise ValueError(f"jwt(jwks): {url}: https is wanted")
+        raise ValueError(f"jwt(jwks): expected an https URL, got {url!r}")
     return url
 
 
@@ -303,7 +303,7 @@ class _SafeRedirects(urllib.request.HTTPRedirectHandler):
         """Return the request to the new URL. Raises HTTPError."""
         try:
             if urlsplit(_check_url(newurl)).scheme != req.type:
-                raise ValueError(f"{newurl}: {req.type} is wanted here too")
+                raise ValueError(f"expected a redirect to {req.type}, got {newurl!r}")
         except ValueError as problem:
             raise HTTPError(req.full_url, code, str(problem), headers, fp) from None
         return super().redirect_request(req, fp, code, msg, headers, newurl)

@@ -30,7 +30,7 @@ class Principal(Struct, frozen=True):
         name: object = self.name
         if not name or not isinstance(name, str):
             raise TypeError(
-                f"Principal(name) wants a string that says who it is, not {name!r}"
+                f"Principal(name): expected a string that says who it is, got {name!r}"
             )
         scopes = as_scopes(self.scopes, "Principal(scopes)")
         structs.force_setattr(self, "scopes", scopes)
@@ -97,13 +97,13 @@ def as_scopes(given: Iterable[Any], what: str) -> frozenset[str]:
     """
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise TypeError(
-            f"{what} wants a set of scopes, such as {{'admin'}}, not {given!r}"
+            f"{what}: expected a set of scopes, such as {{'admin'}}, got {given!r}"
         )
     scopes = frozenset(given)
     for scope in scopes:
         if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):
             raise ValueError(
-                f"{what}: {scope!r} is no scope: "
-                'visible ASCII is wanted, without " and \\'
+                f"{what}: expected a scope of visible ASCII characters, without "
+                f'" and \\, got {scope!r}'
             )
     return scopes

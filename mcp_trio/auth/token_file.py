@@ -87,7 +87,8 @@ class token_file:
                     found[digest] = principal
             except (TypeError, ValueError):  # a TypeError if the number of words is off
                 raise ValueError(
-                    f"{self._path}, line {number}: {LINE} is wanted"
+                    f"{self._path}, line {number}: expected {LINE}, as printed by: "
+                    "mcp-trio token NAME"
                 ) from None
         return found
 

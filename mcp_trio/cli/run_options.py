@@ -9,7 +9,12 @@ from typing import NamedTuple
 
 from ..load_spec import UsageError
 from ..protocol.revisions import PROFILES
-from ..transports.http.settings import check_public_url
+from ..transports.http.settings import (
+    check_host,
+    check_origin,
+    check_path,
+    check_public_url,
+)
 from .log_format import FORMATTERS
 from .options import (
     PROG,
@@ -61,8 +66,15 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _comma_separated(text: str) -> list[str]:
-    return text.split(",")
+class _comma_separated:
+    """A type that accepts words between commas, each of which `check` accepts."""
+
+    def __init__(self, check: Callable[[str], None]) -> None:
+        self._convert = checked_by(check)
+
+    def __call__(self, text: str) -> list[str]:
+        """Parse the words."""
+        return [self._convert(word.strip()) for word in text.split(",")]
 
 
 def _switch(text: str) -> bool:
@@ -112,15 +124,21 @@ SETTINGS = {
         "PORT", _port, "the port for --transport (8000); http is the default", ("-p",)
     ),
     "host": Setting("NAME", str, "the host for --transport (127.0.0.1)", ("-H",)),
-    "path": Setting("PATH", str, "the path of the MCP endpoint over HTTP (/mcp)"),
+    "path": Setting(
+        "PATH", checked_by(check_path), "the path of the MCP endpoint over HTTP (/mcp)"
+    ),
     "public_url": Setting(
         "URL",
         checked_by(check_public_url),
         "the URL of the MCP endpoint for clients, if a proxy is in front of it",
     ),
-    "allowed_host": Setting("NAME", _comma_separated, "accept this Host header"),
+    "allowed_host": Setting(
+        "NAME", _comma_separated(check_host), "accept this Host header"
+    ),
     "allowed_origin": Setting(
-        "URL", _comma_separated, "allow pages of this origin to call the server"
+        "URL",
+        _comma_separated(check_origin),
+        "allow pages of this origin to call the server",
     ),
     "token_file": Setting(
         "FILE",
@@ -198,7 +216,7 @@ def add_setting(parser: Parser, name: str, setting: Setting | None = None) -> No
         _flag(name),
         metavar=setting.metavar,
         type=setting.convert,
-        action="extend" if setting.convert is _comma_separated else "store",
+        action="extend" if isinstance(setting.convert, _comma_separated) else "store",
         help=setting.help,
     )
 

@@ -436,8 +436,8 @@ class Server(Generic[StateT]):
         """
         if not isinstance(uri, str):
             raise TypeError(
-                "server.resource wants a URI first, as in "
-                f"@server.resource('notes://{{id}}'), not {uri!r}"
+                "server.resource: expected a URI first, as in "
+                f"@server.resource('notes://{{id}}'), got {uri!r}"
             )
 
         def register(function: F) -> F:
@@ -807,7 +807,8 @@ class Server(Generic[StateT]):
 def _check_name(name: object) -> None:
     if not name or not isinstance(name, str):
         raise TypeError(
-            f"Server(name) wants a string, not {name!r}; tools go on with @server.tool"
+            f"Server(name): expected a string, got {name!r}; to register a function, "
+            "use @server.tool"
         )
 
 
@@ -828,7 +829,7 @@ def _check_options(
 def _check_type(option: str, value: object, expected: type | UnionType) -> None:
     if not isinstance(value, expected):
         given = type(value).__name__
-        raise TypeError(f"Server({option}) wants {expected}, not {given}")
+        raise TypeError(f"Server({option}): expected {expected}, got {given}")
 
 
 def _with_timeout(limits: Limits, timeout: float | None) -> Limits:

@@ -875,18 +875,18 @@ async def test_misuse_is_explained() -> None:
 
     server = Server("misused")
     for wrong, words in (
-        (lambda: Access(plain), "wants an async function"),  # type: ignore[arg-type]
-        (lambda: Access("token"), "wants an async function"),  # type: ignore[arg-type]
-        (lambda: Server("x", access="token"), "wants an async function"),  # type: ignore[arg-type]
-        (lambda: Access(verify, scopes="mcp"), "wants a set of scopes"),
+        (lambda: Access(plain), "expected an async function"),  # type: ignore[arg-type]
+        (lambda: Access("token"), "expected an async function"),  # type: ignore[arg-type]
+        (lambda: Server("x", access="token"), "expected an async function"),  # type: ignore[arg-type]
+        (lambda: Access(verify, scopes="mcp"), "expected a set of scopes"),
         (lambda: Access(verify, scopes={'a"b'}), "is no scope"),
         (lambda: Access(verify, scopes={1}), "is no scope"),  # type: ignore[arg-type]
-        (lambda: Access(verify, authorization_servers="https://x"), "wants a list"),
-        (lambda: Access(verify, resource="/mcp"), "wants the endpoint's URL"),
-        (lambda: Principal(""), "wants a string"),
-        (lambda: Principal("a", "admin"), "wants a set of scopes"),  # type: ignore[arg-type]
-        (lambda: server.tool(scopes="admin")(verify), "wants a set of scopes"),
-        (lambda: server.tool(scopes=None)(verify), "wants a set of scopes"),
+        (lambda: Access(verify, authorization_servers="https://x"), "expected a list"),
+        (lambda: Access(verify, resource="/mcp"), "expected the endpoint's URL"),
+        (lambda: Principal(""), "expected a string"),
+        (lambda: Principal("a", "admin"), "expected a set of scopes"),  # type: ignore[arg-type]
+        (lambda: server.tool(scopes="admin")(verify), "expected a set of scopes"),
+        (lambda: server.tool(scopes=None)(verify), "expected a set of scopes"),
     ):
         with pytest.raises((TypeError, ValueError), match=words):
             wrong()

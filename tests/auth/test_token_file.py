@@ -87,7 +87,8 @@ BAD = {
 @pytest.mark.parametrize("line", BAD.values(), ids=BAD)
 def test_an_invalid_line_is_reported_with_its_place(path: Path, line: str) -> None:
     with pytest.raises(
-        ValueError, match=r"tokens, line 2: NAME SHA256-HEX \[SCOPE,SCOPE\] is wanted$"
+        ValueError,
+        match=r"tokens, line 2: expected NAME SHA256-HEX \[SCOPE,SCOPE\], as",
     ) as told:
         token_file(written(path, BOB, line))
     assert digest("one")[:-1] not in str(told.value)
@@ -207,11 +208,11 @@ def test_the_flag_ends_with_one_line_where_the_file_cannot_be_used(
     assert main(["run", "--http", "0", "--token-file", str(path)]) == 2
     assert (
         capfd.readouterr().err
-        == f"mcp-trio: error: --token-file: No such file or directory: '{path}'\n"
+        == f"mcp-trio: error: --token-file: cannot read {path}: No such file or directory; to make a token and its line: mcp-trio token NAME\n"
     )
     monkeypatch.setenv("MCP_TRIO_TOKEN_FILE", str(written(path, "nonsense")))
     assert main(["run", "--http", "0"]) == 2
-    wanted = f"mcp-trio: error: --token-file: {path}, line 1: NAME SHA256-HEX [SCOPE,SCOPE] is wanted\n"
+    wanted = f"mcp-trio: error: --token-file: {path}, line 1: expected NAME SHA256-HEX [SCOPE,SCOPE], as printed by: mcp-trio token NAME\n"
     assert capfd.readouterr().err == wanted
 
 

@@ -305,7 +305,7 @@ MISTAKES = {
     ),
     "no certificate": (
         "run server.py --http 0 --tls-cert a --tls-key b",
-        "--tls-cert: there is no file a",
+        "--tls-cert: expected a file in PEM format, got 'a', which does not exist",
     ),
     "a bad certificate": (
         "run server.py --http 0 --tls-cert server.py --tls-key server.py",

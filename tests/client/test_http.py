@@ -63,7 +63,7 @@ async def serving(server=None):
     """A server on the native host; its address."""
     server = server or make_routing_server()
 
-    async def upgrade(stream, head, principal, token, address):
+    async def upgrade(stream, head, principal, token, address, headers):
         await serve_websocket(
             server, stream, head, trio.Event(), principal, token=token
         )

@@ -567,7 +567,7 @@ async def test_a_call_refused_by_its_tools_rate_does_not_count_toward_the_overal
 
 
 def test_limits_are_limits() -> None:
-    with pytest.raises(TypeError, match=r"^Server\(limits\) wants"):
+    with pytest.raises(TypeError, match=r"^Server\(limits\): expected"):
         Server("x", limits={"rate": "10/s"})  # type: ignore[arg-type]
 
 

@@ -83,7 +83,7 @@ def test_messages_are_given_in_many_forms(given: Any, expected: Any) -> None:
     [
         ([5], r"messages\[0\]: expected text, an image, audio, .* got int"),
         (["a", {"text": "b"}], r"messages\[1\]: expected the keys role and content, got \['text'\]"),
-        ([{"role": "system", "content": "a"}], r"messages\[0\]: SamplingMessage\(role\) wants"),
+        ([{"role": "system", "content": "a"}], r"messages\[0\]: SamplingMessage\(role\): expected"),
         ([{"role": "user"}], r"messages\[0\].content: expected text"),
         ([{"role": "user", "content": {"type": "txt"}}], r"messages\[0\].content.type: expected one of text, image, .* got 'txt'"),
         ([{"role": "user", "content": {"type": "image", "data": "a"}}], r"messages\[0\].content: .*mime_type"),
@@ -186,7 +186,7 @@ def test_an_answer_names_the_tools_that_the_model_wants_to_use() -> None:
     assert answer.tool_uses == [ToolUse("a", "n", {"x": 1})]
     assert answer.message.blocks == [Text("Hm."), ToolUse("a", "n", {"x": 1})]
     assert answer.tool_uses[0].result("1") == ToolUseResult("a", [Text("1")])
-    with pytest.raises(ValueError, match=r"\$\.content: .*ToolUse\(input\) wants"):
+    with pytest.raises(ValueError, match=r"\$\.content: .*ToolUse\(input\): expected"):
         Sampled("assistant", {**wants, "input": 5}, "m")
 
 
