@@ -2,7 +2,6 @@
 
 import inspect
 import logging
-import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 import trio
 
 from .principal import Principal, as_scopes, can_stand_in_for
+from .resource_metadata import is_resource_url
 
 log = logging.getLogger("mcp_trio")
 
@@ -28,7 +28,7 @@ LOG_INTERVAL = 1.0
 REMEMBERED = 5.0
 # Tokens that are remembered.
 MOST_REMEMBERED = 10_000
-# Tokens that may be verified at once, and those that one address may send of them.
+# How many tokens may be verified at once, and how many of them for one address.
 MOST_VERIFYING = 100
 MOST_VERIFYING_OF_ONE = 75
 
@@ -50,9 +50,9 @@ class Denied(Exception):
 
 
 class _Answer(NamedTuple):
-    """What the verifier said of a token, and the context variables that it has set.
+    """The verifier's answer about a token, and the context variables that it has set.
 
-    Whoever gets the answer later without a call of the verifier gets these too.
+    Requests that use the answer later, without calling the verifier, get these too.
     """
 
     principal: Principal | None
@@ -71,7 +71,7 @@ class _Verification:
 
     def __init__(self) -> None:
         self.done = trio.Event()
-        # Neither is there at the end if the call was cancelled.
+        # If the call was cancelled, both are still None at the end.
         self.answer: _Answer | None = None
         self.denied: Denied | None = None
 
@@ -106,7 +106,7 @@ class Access:
                 "Access(authorization_servers) wants a list of URLs, "
                 f"not {authorization_servers!r}"
             )
-        if resource is not None and not _is_resource_url(resource):
+        if resource is not None and not is_resource_url(resource):
             raise ValueError(
                 "Access(resource) wants the endpoint's URL, such as "
                 f"https://host/mcp, not {resource!r}"
@@ -157,10 +157,10 @@ class Access:
         if answer is None or answer.principal is None:
             return None
         left = answer.until - trio.current_time()
-        # In another loop the clock is another one, and may show any time.
+        # Another event loop has another clock, which may show any time.
         if not 0 < left <= self._remember:
             return None
-        # Perhaps the verifier knows of a later expiry by now.
+        # By now the verifier may return a later expiry.
         return answer if answer.principal.ends_in() > 0 else None
 
     async def _find_once(self, token: str, digest: bytes, address: str) -> _Answer:
@@ -234,7 +234,7 @@ class Access:
             return False
         try:
             digest = sha256(token.encode()).digest()
-            # Ask anew; other connections may wait for the same answer.
+            # Verify the token again; other connections may wait for the same answer.
             answer = await self._find_once(token, digest, "")
             found = self._check(answer.principal)
         except Denied as denied:
@@ -312,10 +312,6 @@ def _is_duration(given: object) -> bool:
     if isinstance(given, bool) or not isinstance(given, int | float):
         return False
     return 0 <= given < inf
-
-
-def _is_resource_url(resource: str) -> bool:
-    return re.fullmatch(r"https?://[^\s\"\\#?]+", resource) is not None
 
 
 def _as_principal(found: object) -> Principal | None:

@@ -46,6 +46,7 @@ from ..server.extension_points import (
 )
 from ..server.features.tools import ServerTool
 from ..server.request import Request
+from ..stores.base import Store
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 
@@ -137,15 +138,17 @@ class Extension:
     `identifier` is its name, with a prefix that you own: "com.example/clock".
     `settings` are what the server says in its capabilities.
     `in_sessions` says whether revisions that begin with `initialize` have it too.
+    `needs_declaration` says whether only clients that declared it may use its methods.
     `notifications` are the names of those that the server sends.
-    `result_types` are the values of `resultType` that its results have besides
+    `result_types` are the values of `resultType` that its results have, other than
     "complete".
-    `listens_to` are the names in the filter of `subscriptions/listen` that are its own.
+    `listens_to` are its own names in the filter of `subscriptions/listen`.
     """
 
     identifier: ClassVar[str]
     settings: Mapping[str, Any] = MappingProxyType({})
     in_sessions: ClassVar[bool] = True
+    needs_declaration: ClassVar[bool] = True
     notifications: ClassVar[frozenset[str] | tuple[str, ...]] = ()
     result_types: ClassVar[frozenset[str] | tuple[str, ...]] = ()
     listens_to: ClassVar[frozenset[str] | tuple[str, ...]] = ()
@@ -176,7 +179,7 @@ class Extension:
         return listening.wanted
 
     async def follow(self, listening: Listening) -> None:
-        """Send a client what it listens to, with `listening.tell`, until cancelled."""
+        """Send the client's notifications with `listening.tell`, until cancelled."""
 
     def takes_calls_of(self, tool: ServerTool) -> bool:
         """Return whether `call_tool` is used for a tool."""
@@ -201,6 +204,12 @@ class Extension:
         """
         return listed
 
+    def use_store(self, store: Store) -> None:
+        """Keep in this store what the server's processes are to share.
+
+        The server calls this before it runs, if it was given a store.
+        """
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run for as long as the server does."""
@@ -209,7 +218,7 @@ class Extension:
     async def settle(self, seconds: float) -> None:
         """End work in the background, within so many seconds, before the server stops.
 
-        Clients are still served meanwhile.
+        Clients are still served while this runs.
         """
 
     # For subclasses
@@ -259,6 +268,7 @@ class Extension:
                 params=kind,
                 named_by=_attribute_of(kind, declared.named_by, name),
                 in_sessions=self.in_sessions,
+                needs_declaration=self.needs_declaration,
             )
             handlers[name] = partial(self._answer, function)
         return ExtensionHooks(
@@ -273,6 +283,7 @@ class Extension:
             takes_calls_of=self.takes_calls_of,
             call_tool=self._overridden("call_tool"),
             list_tool=self._overridden("list_tool"),
+            use_store=self._overridden("use_store"),
             running=self._overridden("running"),
             settle=self._overridden("settle"),
         )

@@ -9,6 +9,7 @@ import msgspec
 import trio
 
 from ..auth.principal import Principal
+from ..protocol.extensions import APPS, renders_apps
 from ..protocol.jsonrpc import Id, encode
 from ..protocol.params import NO_CAPABILITIES, ClientCapabilities
 from ..protocol.revisions.base import LEVELS
@@ -45,6 +46,8 @@ class ConnectedClient(msgspec.Struct, frozen=True):
     name: str
     version: str
     capabilities: ClientCapabilities
+    # Whether it shows the page that belongs to a tool.
+    renders_apps: bool = False
 
     def supports(self, capability: str) -> bool:
         """Return whether the client has a capability, such as "sampling"."""
@@ -103,13 +106,18 @@ class Context(Generic[StateT]):
             if session.client is None:
                 return None
             return ConnectedClient(
-                session.client.name, session.client.version, session.capabilities
+                session.client.name,
+                session.client.version,
+                session.capabilities,
+                self.renders_apps,
             )
         meta = call.params.meta
         if meta.client is msgspec.UNSET:
             return None
         capabilities = meta.capabilities or NO_CAPABILITIES
-        return ConnectedClient(meta.client.name, meta.client.version, capabilities)
+        return ConnectedClient(
+            meta.client.name, meta.client.version, capabilities, self.renders_apps
+        )
 
     @property
     def state(self) -> dict[str, Any]:
@@ -131,6 +139,15 @@ class Context(Generic[StateT]):
         """
         extensions = self._request.conversation.session.revisions.extensions
         return extensions.declared(self._request.capabilities).get(identifier)
+
+    @property
+    def renders_apps(self) -> bool:
+        """Whether the client shows the page that belongs to a tool.
+
+        If not, the text of the result is all that its user sees. Unlike `client`, this
+        is known of clients that do not say their name too.
+        """
+        return renders_apps(self.extension(APPS))
 
     async def progress(
         self, done: float, total: float | None = None, message: str | None = None

@@ -77,6 +77,13 @@ class Request(Struct, eq=False):
             self.conversation.tell(method, params, self.channel, self.call.revision)
 
 
+class SessionObserver(Protocol):
+    """Sees every conversation end that has lasted longer than a single HTTP request."""
+
+    def session_ended(self, conversation: Conversation) -> None:
+        """Note that the client sends no more. May be called more than once."""
+
+
 class RequestObserver(Protocol):
     """Sees every request begin and end, on every transport.
 

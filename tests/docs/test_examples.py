@@ -1,4 +1,4 @@
-"""The examples: each trace of theirs on every transport, what they keep out, and the Inspector with them."""
+"""The examples: their traces on every transport, their refusals, and the Inspector."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_what_is_wrong_with_its_variable_is_said_in_a_line(
 # The weather
 
 
-async def test_the_weather_comes_from_where_it_is_said(
+async def test_the_weather_is_read_from_the_configured_source(
     example: Example, tmp_path: Path
 ) -> None:
     (tmp_path / "my_weather.py").write_text(
@@ -353,7 +353,7 @@ async def test_only_what_can_be_read_is_found(example: Example, folder: Path) ->
 
 
 @pytest.mark.slow
-async def test_who_has_subscribed_to_a_file_hears_of_its_changes(
+async def test_a_subscriber_of_a_file_is_told_of_its_changes(
     example: Example, folder: Path
 ) -> None:
     async with connect(example("files", FOLDER=folder).server, OPENING[-1]) as client:
@@ -390,7 +390,7 @@ async def test_a_long_job_ends_when_it_is_cancelled(
         assert len(client.heard) == told < 200
 
 
-async def test_a_user_who_cannot_be_asked_is_told_of_by_the_tool(
+async def test_the_tool_says_that_the_user_cannot_be_asked(
     example: Example,
 ) -> None:
     result = await answer_of(example("long_job"), "find_duplicates", ask_above=0)
@@ -420,6 +420,12 @@ CALLS = {
         "read_file",
         ["path=shopping.txt"],
         "tomatoes",
+    ),
+    "clock_app": (
+        ["show_clock"],  # the other tool is for pages, and the Inspector shows none
+        "show_clock",
+        ["zone=Asia/Tokyo"],
+        "in Asia/Tokyo.",
     ),
     "long_job": (
         ["find_duplicates"],

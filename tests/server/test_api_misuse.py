@@ -1,4 +1,4 @@
-"""Bad use of the API fails where it is written, and says what was given and what is wanted."""
+"""Wrong use of the API is an error at once that names what was given and expected."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -52,7 +52,7 @@ def twice(add: Callable[[], Any]) -> None:
     add()
 
 
-def a_server() -> Server:
+def make_server_with_a_prompt() -> Server:
     server = Server("x")
 
     @server.prompt
@@ -487,7 +487,7 @@ def test_misuse(
     misuse: Callable[[Server], Any], error: type[Exception], says: str
 ) -> None:
     with pytest.raises(error) as caught:
-        misuse(a_server())
+        misuse(make_server_with_a_prompt())
     assert says in str(caught.value)
 
 

@@ -349,7 +349,7 @@ async def test_a_client_that_always_has_more_leaves_other_tasks_their_turn(nurse
         nursery.cancel_scope.cancel()
 
 
-async def test_a_terminal_is_served_and_its_mode_left_alone():
+async def test_a_terminal_is_served_and_its_mode_is_unchanged():
     master, slave = pty.openpty()
     async with open_wire(slave, slave) as wire:
         assert os.get_blocking(slave)
@@ -512,7 +512,7 @@ class Glances(trio.abc.Instrument):
 
 
 async def answer_and_count(wire, glances):
-    """Answers, and counts until the loop waits for what comes next."""
+    """Answer, and count until the loop waits for the next message."""
     wire.send(b"{}")
     wire.flush()
     trio.lowlevel.add_instrument(glances)

@@ -26,7 +26,7 @@ class StoredPrincipal(Struct):
 
     @classmethod
     def of(cls, principal: Principal | None) -> "StoredPrincipal | None":
-        """Return what is stored of a principal."""
+        """Return the stored form of a principal."""
         if principal is None:
             return None
         return cls(
@@ -49,7 +49,8 @@ class TaskRecord(Struct, omit_defaults=True):
 
     `params` are those of the `tools/call` that created it, with its `_meta`.
     `questions` are those that the client has not answered, `answers` those of its
-    answers that the tool has not taken. `asked` are the keys of all questions so far.
+    answers that the tool has not taken, or all of them if the tool may run again.
+    `asked` are the keys of all questions so far.
     """
 
     id: str
@@ -73,7 +74,7 @@ class TaskRecord(Struct, omit_defaults=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether the task has come to an end."""
+        """Whether the task has ended."""
         return self.status in TERMINAL
 
     def seconds_left(self) -> float:

@@ -31,11 +31,15 @@ class Slot:
     async def take(self) -> None:
         """Take a slot, as soon as one is free."""
         await self._slots.wait()
+        self.take_now()
+
+    def take_now(self) -> None:
+        """Take a slot, even if that is one too many for a while."""
         self._slots.free -= 1
         self._is_taken = True
 
     def release(self) -> None:
-        """Let another task have the slot. Does nothing if there is none to release."""
+        """Let another task have the slot. Does nothing if the slot is not taken."""
         if self._is_taken:
             self._is_taken = False
             self._slots.give_back()

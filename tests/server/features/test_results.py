@@ -1,4 +1,4 @@
-"""What a tool may return, and what becomes of it in each revision."""
+"""What a tool may return, and how each revision sends it."""
 
 import json
 import timeit
@@ -455,7 +455,7 @@ async def test_what_a_plain_function_returns_to_be_awaited_is_awaited() -> None:
     assert (await got(server)).text == "awaited"
 
 
-async def test_an_empty_list_of_content_is_no_content() -> None:
+async def test_an_empty_list_of_content_is_not_structured() -> None:
     assert "structuredContent" not in await got(returning([], list[Text]))
 
 
