@@ -40,9 +40,9 @@ EXPECTED: dict[str, dict[str, dict[str, float]]] = {
         },
         "instructions": {
             "async": 3.884,
-            "waits": 12.606,
+            "waits": 8.55,
             "structured": 4.45,
-            "progress": 3.737,
+            "progress": 1.812,
             "http": 11.766,
             "start-up": 1.247,
         },
