@@ -185,8 +185,8 @@ def encode(value: Any) -> bytes:
 def on_one_line(encoded: bytes) -> bytes:
     """Return JSON without line breaks.
 
-    Only a `msgspec.Raw` can have brought them. One would end the message on stdio and in
-    an event stream, and what follows it would be read as another message. Raises
+    Only a `msgspec.Raw` can have brought them. One would end the message on stdio and
+    in an event stream, and what follows it would be read as another message. Raises
     ValueError if JSON with line breaks is not valid.
     """
     if _LINE_FEED in encoded or _CARRIAGE_RETURN in encoded:
