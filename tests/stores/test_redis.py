@@ -11,8 +11,8 @@ import pytest
 import trio
 
 from mcp_trio.stores.base import Store, StoreUnavailable
-from tests.stores.contract import *  # noqa: F403 (the tests of every store)
-from tests.stores.contract import Pace, acquire, acquire_when_free
+from tests.stores.store_contract import *  # noqa: F403 (the tests of every store)
+from tests.stores.store_contract import Pace, acquire, acquire_when_free
 from tests.support.redis_server import PASSWORD, RedisServer, running_redis
 
 coredis = pytest.importorskip("coredis")
@@ -21,7 +21,10 @@ from mcp_trio.stores.redis import RedisStore  # noqa: E402 (needs coredis)
 from mcp_trio.stores.redis_connection import parse_redis_url  # noqa: E402
 
 # coredis does not close the memory streams of a connection that it could not make.
-pytestmark = pytest.mark.filterwarnings("ignore:Unclosed <MemoryObject:ResourceWarning")
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.filterwarnings("ignore:Unclosed <MemoryObject:ResourceWarning"),
+]
 
 
 @pytest.fixture(autouse=True)
