@@ -11,6 +11,7 @@ from contextlib import (
     nullcontext,
 )
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import trio
@@ -25,6 +26,7 @@ from .transports.address import parse_address
 from .transports.http.settings import HttpSettings
 
 if TYPE_CHECKING:
+    from .extensions.apps import Csp, Permission
     from .server.extension_points import ServerExtension
     from .stores.base import Store
     from .transports.http.asgi import Application
@@ -100,6 +102,62 @@ class Server(app.Server[StateT]):
         if self.extensions is not None:
             self.extensions.use_store(self._store)
 
+    def use_apps(self) -> None:
+        """Declare the apps extension, unless it is declared already."""
+        from .extensions.apps import Apps
+
+        if Apps.identifier not in (self.extensions or ()):
+            self.add_extension(Apps())
+
+    def ui(
+        self,
+        uri: str,
+        /,
+        html: str | Path | Callable[..., Any],
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        csp: "Csp | None" = None,
+        permissions: "Iterable[Permission]" = (),
+        domain: str | None = None,
+        prefers_border: bool | None = None,
+    ) -> None:
+        """Add a page that hosts show in place of a tool's text.
+
+        `uri` is what tools name it by, such as "ui://clock/main". `html` is the
+        document, the file that has it, or a function that returns it, as for a
+        resource.
+
+        `csp` has the origins that the page needs, and `permissions` is what it asks
+        the browser for: "camera", "microphone", "geolocation" or "clipboardWrite".
+        `domain` is the origin that it wants to have, in the form that the host
+        documents. `prefers_border` says whether the host draws a border around it.
+        """
+        from .extensions.apps import add_page
+
+        self.use_apps()
+        add_page(
+            self,
+            uri,
+            html,
+            name=name,
+            title=title,
+            description=description,
+            csp=csp,
+            permissions=permissions,
+            domain=domain,
+            prefers_border=prefers_border,
+        )
+
+    def skills(self, folder: str | Path) -> None:
+        """Serve every folder with a SKILL.md below a folder, or that folder itself.
+
+        The files are read now. Raises ValueError, with the file and the line, if one
+        of them cannot be served.
+        """
+        add_skills(self, folder)
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Accept conversations, within the lifespan, for as long as this is entered.
@@ -136,6 +194,7 @@ class Server(app.Server[StateT]):
         cors: bool = False,
         stateless: bool = False,
         tls: tuple[str, str] | None = None,
+        public_url: str | None = None,
         task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Serve on any number of transports, until the input ends or a signal arrives.
@@ -151,7 +210,10 @@ class Server(app.Server[StateT]):
         The other options are for `http` and `ws`. `path` is the endpoint's path.
         `allowed_hosts` and `allowed_origins` are accepted in addition to those of this
         machine; `cors` allows every origin. `tls` is the file of a certificate and the
-        file of its key. `http_engine` is "native" or "hypercorn", which has HTTP/2.
+        file of its key. Behind a proxy, `public_url` is the endpoint's URL for clients,
+        such as https://mcp.example.org/mcp: its host is accepted, and clients that need
+        a token are told to get one for this URL. `http_engine` is "native" or
+        "hypercorn", which has HTTP/2.
 
         With `stateless` there are no sessions over HTTP, in any revision, so every
         process can serve every request. WebSocket is as ever.
@@ -171,6 +233,7 @@ class Server(app.Server[StateT]):
             cors=cors,
             stateless=stateless,
             tls=tls,
+            public_url=public_url,
             task_status=task_status,
         )
 
@@ -181,6 +244,7 @@ class Server(app.Server[StateT]):
         allowed_hosts: Iterable[str] = (),
         allowed_origins: Iterable[str] = (),
         cors: bool = False,
+        public_url: str | None = None,
         stateless: bool = False,
     ) -> "Application":
         """Return an ASGI 3 application that serves what `serve` serves over HTTP.
@@ -196,6 +260,7 @@ class Server(app.Server[StateT]):
             allowed_hosts=allowed_hosts,
             allowed_origins=allowed_origins,
             cors=cors,
+            public_url=public_url,
             stateless=stateless,
         )
         return Application(self, settings)
@@ -209,6 +274,20 @@ class Server(app.Server[StateT]):
                 "where one runs already: await server.serve(stdio=True)"
             )
         trio.run(partial(self.serve, stdio=True))
+
+
+def add_skills(server: app.Server[Any], folder: str | Path) -> None:
+    """Serve the skills in a folder: see `Server.skills`."""
+    try:
+        from .extensions.skills import IDENTIFIER, Skills, add_folder
+    except ModuleNotFoundError as error:
+        if error.name != "yaml":
+            raise
+        raise ImportError("skills need: pip install 'mcp_trio[skills]'") from None
+
+    add_folder(server, Path(folder))
+    if IDENTIFIER not in (server.extensions or ()):
+        server.add_extension(Skills())
 
 
 class _Places(Struct):
@@ -236,6 +315,7 @@ async def serve(
     cors: bool = False,
     stateless: bool = False,
     tls: tuple[str, str] | None = None,
+    public_url: str | None = None,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve a server; the options are those of `Server.serve`."""
@@ -249,6 +329,7 @@ async def serve(
         cors=cors,
         stateless=stateless,
         tls=tls,
+        public_url=public_url,
     )
     places = _Places(stdio, http, ws, console, http_engine, settings)
     await _run_until_stopped(

@@ -31,6 +31,11 @@ _ALL = [
     ),
     Command("show", "Draw a recorded conversation as a diagram.", "new.jsonl"),
     Command(
+        "mock",
+        "Serve what a recorded server said, to test clients.",
+        "new.jsonl --http 8000",
+    ),
+    Command(
         "bench",
         "Measure throughput, latency, start-up time and memory.",
         "server.py add a=1 b=2",

@@ -9,8 +9,19 @@ from typing import NamedTuple
 
 from ..load_spec import UsageError
 from ..protocol.revisions import PROFILES
+from ..transports.http.settings import check_public_url
 from .log_format import FORMATTERS
-from .options import PROG, SPEC_HELP, Parser, address, one_of, rate, seconds, timeout
+from .options import (
+    PROG,
+    SPEC_HELP,
+    Parser,
+    address,
+    checked_by,
+    one_of,
+    rate,
+    seconds,
+    timeout,
+)
 
 HTTP_ENGINES = ("native", "hypercorn")
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -65,14 +76,15 @@ def _switch(text: str) -> bool:
 SWITCHES = {
     "stdio": "serve on standard input and output (the default)",
     "log_arguments": "include the arguments of calls in the log",
+    "otel": "report requests and sessions to OpenTelemetry",
     "cors": "allow pages of every origin to call the server, for development",
     "stateless": (
         "serve HTTP without sessions in every revision, so that any process can serve "
         "any request"
     ),
     "reload": (
-        "reload the SPEC when a file changes; the lifespan and the options of "
-        "Server(...) stay"
+        "reload the SPEC, its pages and skills when a file changes; the lifespan and "
+        "the options of Server(...) stay"
     ),
 }
 SETTINGS = {
@@ -101,6 +113,11 @@ SETTINGS = {
     ),
     "host": Setting("NAME", str, "the host for --transport (127.0.0.1)", ("-H",)),
     "path": Setting("PATH", str, "the path of the MCP endpoint over HTTP (/mcp)"),
+    "public_url": Setting(
+        "URL",
+        checked_by(check_public_url),
+        "the URL of the MCP endpoint for clients, if a proxy is in front of it",
+    ),
     "allowed_host": Setting("NAME", _comma_separated, "accept this Host header"),
     "allowed_origin": Setting(
         "URL", _comma_separated, "allow pages of this origin to call the server"
@@ -117,6 +134,9 @@ SETTINGS = {
         str,
         "what processes share, such as tasks, is kept in this Redis: "
         "redis://HOST:PORT/DB; or memory: (the default)",
+    ),
+    "skills": Setting(
+        "FOLDER", str, "serve the skills in this folder, alone or with a SPEC"
     ),
     "grace": Setting(
         "SECONDS", seconds, "how long running requests may take at shutdown (5)"

@@ -138,6 +138,7 @@ class Extension:
     `identifier` is its name, with a prefix that you own: "com.example/clock".
     `settings` are what the server says in its capabilities.
     `in_sessions` says whether revisions that begin with `initialize` have it too.
+    `needs_declaration` says whether only clients that declared it may use its methods.
     `notifications` are the names of those that the server sends.
     `result_types` are the values of `resultType` that its results have besides
     "complete".
@@ -147,6 +148,7 @@ class Extension:
     identifier: ClassVar[str]
     settings: Mapping[str, Any] = MappingProxyType({})
     in_sessions: ClassVar[bool] = True
+    needs_declaration: ClassVar[bool] = True
     notifications: ClassVar[frozenset[str] | tuple[str, ...]] = ()
     result_types: ClassVar[frozenset[str] | tuple[str, ...]] = ()
     listens_to: ClassVar[frozenset[str] | tuple[str, ...]] = ()
@@ -266,6 +268,7 @@ class Extension:
                 params=kind,
                 named_by=_attribute_of(kind, declared.named_by, name),
                 in_sessions=self.in_sessions,
+                needs_declaration=self.needs_declaration,
             )
             handlers[name] = partial(self._answer, function)
         return ExtensionHooks(

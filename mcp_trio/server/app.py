@@ -12,6 +12,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
+from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
 
@@ -26,12 +27,12 @@ from ..protocol.revisions import PROFILES, REVISIONS, Revisions
 from ..protocol.session import Call
 from ..protocol.types import Annotations, Icon, Implementation, Json, ToolAnnotations
 from .context import StateT
-from .conversation import MessageObserver
+from .conversation import Conversation, MessageObserver
 from .event_log import EventLog
 from .limiter import Limiter
 from .limits import Limits, must_be_seconds
 from .registry import Pages, Registry, in_pages_of
-from .request import Environment, RequestObserver
+from .request import Environment, RequestObserver, SessionObserver
 from .subscriptions import Subscriptions
 from .worker_threads import WorkerThreads
 
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 # How clients that do not know tasks are treated by a tool.
 TaskSupport = Literal["optional", "required"]
+# Who calls a tool: the model, or the page of an app.
+Visibility = Literal["model", "app"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -71,13 +74,20 @@ class Server(Generic[StateT]):
     prompts: Registry[ServerPrompt]
     # By the prompt's name or the template's URI, then by the argument's name.
     completers: dict[str, dict[str, Completer]]
+    # Files and folders that the server was made from, and what reads each again.
+    # `run --reload` calls it when something in there has changed.
+    watched: dict[Path, Callable[[], object]]
     # Called with every message of the conversations that begin from now on.
     on_message: MessageObserver | None = None
     is_running = False
+    # Divides the server's lists into pages.
+    paginate: Pages
     # The first one is outermost. None of them costs nothing.
     middleware_stack: tuple[Middleware, ...] = ()
     # Told when each request begins and ends. None of them costs nothing.
     request_observers: tuple[RequestObserver, ...] = ()
+    # Told when each session ends.
+    session_observers: tuple[SessionObserver, ...] = ()
     # How many tasks this process works on at a time; None: as the extension says.
     task_slots: int | None = None
     # The store that the server's processes share, if there is one.
@@ -125,6 +135,8 @@ class Server(Generic[StateT]):
         self._create_registries(pages)
         # The names of the tools that waited when they were last called.
         self.tools_that_wait: set[str] = set()
+        # Tasks, of all conversations, that wait for the next call of such a tool.
+        self.idle_tasks = 0
         limits = _with_timeout(limits or Limits(), timeout)
         self.environment = Environment(limits, _signing_secret(secret))
         self.limiter = Limiter(limits)
@@ -143,11 +155,13 @@ class Server(Generic[StateT]):
     def _create_registries(self, pages: int | Pages | None) -> None:
         changed = self.subscriptions.changed
         paginate = pages if callable(pages) else in_pages_of(pages)
+        self.paginate = paginate
         self.tools = Registry("tool", paginate, changed)
         self.resources = Registry("resource", paginate, changed)
         self.templates = Registry("resource", paginate, changed)
         self.prompts = Registry("prompt", paginate, changed)
         self.completers = {}
+        self.watched = {}
 
     def use_profile(self, profile: str | None) -> None:
         """Serve the revisions of a profile, or with None all revisions.
@@ -213,6 +227,10 @@ class Server(Generic[StateT]):
         """Share what the server keeps with other processes, in the store at a URL."""
         raise NotImplementedError("only mcp_trio.Server has stores")
 
+    def use_apps(self) -> None:
+        """Declare the apps extension, because a tool or a page uses it."""
+        raise NotImplementedError("only mcp_trio.Server has apps")
+
     def refresh_call_hooks(self) -> None:
         """Let each tool know which extensions take part in its calls."""
         if self.extensions is not None:
@@ -246,6 +264,8 @@ class Server(Generic[StateT]):
         poll_interval: float | None = None,
         retry: bool = False,
         manual_start: bool = False,
+        ui: str | None = None,
+        visibility: Iterable[Visibility] | None = None,
     ) -> Callable[[F], F]: ...
     def tool(
         self,
@@ -270,6 +290,8 @@ class Server(Generic[StateT]):
         poll_interval: float | None = None,
         retry: bool = False,
         manual_start: bool = False,
+        ui: str | None = None,
+        visibility: Iterable[Visibility] | None = None,
     ) -> F | Callable[[F], F]:
         """Register the decorated function as a tool.
 
@@ -298,6 +320,8 @@ class Server(Generic[StateT]):
                 poll_interval=poll_interval,
                 retry=retry,
                 manual_start=manual_start,
+                ui=ui,
+                visibility=visibility,
             )
 
         return register if function is None else register(function)
@@ -325,6 +349,8 @@ class Server(Generic[StateT]):
         poll_interval: float | None = None,
         retry: bool = False,
         manual_start: bool = False,
+        ui: str | None = None,
+        visibility: Iterable[Visibility] | None = None,
     ) -> F:
         """Register a function as a tool, at any time, and announce it to clients.
 
@@ -340,11 +366,18 @@ class Server(Generic[StateT]):
         seconds, and clients look at it every `poll_interval` seconds. `retry` says that
         it may be run again if its process is lost. With `manual_start` the function
         itself calls `ctx.start_task()`, for example after asking the client something.
+
+        `ui` is the URI of the page that shows the tool's results: see `Server.ui`.
+        `visibility` says who calls the tool, the "model" or the page, which is the
+        "app"; by default both do.
         """
-        from .features.tools import ServerTool, task_options
+        from .features.tools import ServerTool, app_meta, task_options
 
         if task is not None and not self.has_tasks:
             self.use_tasks()
+        if ui is not None or visibility is not None:
+            meta = app_meta(meta, ui, visibility)
+            self.use_apps()
 
         tool = ServerTool(
             function,
@@ -394,6 +427,7 @@ class Server(Generic[StateT]):
         icons: list[Icon] | None = None,
         annotations: Annotations | None = None,
         meta: Json | None = None,
+        contents_meta: Json | None = None,
         scopes: Iterable[str] = NO_SCOPES,
     ) -> Callable[[F], F]:
         """Register the decorated function as a resource.
@@ -418,6 +452,7 @@ class Server(Generic[StateT]):
                 icons=icons,
                 annotations=annotations,
                 meta=meta,
+                contents_meta=contents_meta,
                 scopes=scopes,
             )
 
@@ -436,6 +471,7 @@ class Server(Generic[StateT]):
         icons: list[Icon] | None = None,
         annotations: Annotations | None = None,
         meta: Json | None = None,
+        contents_meta: Json | None = None,
         scopes: Iterable[str] = NO_SCOPES,
     ) -> F:
         """Register a function that reads a resource, at any time, and announce it.
@@ -443,6 +479,7 @@ class Server(Generic[StateT]):
         A URI with variables, such as `notes://{id}`, is a resource template: the
         function takes each variable as an argument. `size` is in bytes; a template has
         none. The resource exists only for principals that have all of the `scopes`.
+        `meta` is the `_meta` in lists, and `contents_meta` that of what is read.
         """
         from .features.resources import ServerResource
 
@@ -457,6 +494,7 @@ class Server(Generic[StateT]):
             icons=icons,
             annotations=annotations,
             meta=meta,
+            contents_meta=contents_meta,
             scopes=scopes,
         )
         if resource.template.names:
@@ -721,6 +759,22 @@ class Server(Generic[StateT]):
     def observe_requests(self, observer: RequestObserver) -> None:
         """Tell an observer of every request that begins from now on."""
         self.request_observers = (*self.request_observers, observer)
+
+    def observe_sessions(self, observer: SessionObserver) -> None:
+        """Tell an observer of every session that ends from now on."""
+        self.session_observers = (*self.session_observers, observer)
+
+    def stop_observing_sessions(self, observer: SessionObserver) -> None:
+        """Tell an observer no more."""
+        self.session_observers = tuple(
+            other for other in self.session_observers if other is not observer
+        )
+
+    def conversation_closed(self, conversation: Conversation) -> None:
+        """End the subscriptions of a client that sends no more."""
+        self.subscriptions.closed(conversation)
+        for observer in self.session_observers:
+            observer.session_ended(conversation)
 
     def stop_observing_requests(self, observer: RequestObserver) -> None:
         """Tell an observer no more."""

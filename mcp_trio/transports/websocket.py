@@ -6,6 +6,7 @@ messages are written here, so that those of one turn leave in one write.
 """
 
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from ..auth.principal import Principal
 from ..protocol.jsonrpc import MAX_MESSAGE
 from ..server.app import Server
 from ..server.serve_conversation import serve_conversation
-from .send_queue import GONE, QueuedWire, SendQueue, after, let_go
+from .send_queue import GONE, NO_HEADERS, QueuedWire, SendQueue, after, let_go
 
 if TYPE_CHECKING:
     from trio_websocket import WebSocketConnection
@@ -167,13 +168,15 @@ async def serve_websocket(
     *,
     token: str = "",
     address: str = "",
+    headers: Mapping[bytes, bytes] = NO_HEADERS,
 ) -> None:
     """Serve one client whose upgrade request was read and allowed; close the stream.
 
-    `head` is all that was read. Whatever the client does, nothing is raised. When
-    `stopping` is set, running requests finish within the server's grace, and the
-    connection is closed as "going away". This also happens on cancellation. The
-    connection ends too when the token of its principal is no longer valid.
+    `head` is all that was read, and `headers` are those in it. Whatever the client
+    does, nothing is raised. When `stopping` is set, running requests finish within the
+    server's grace, and the connection is closed as "going away". This also happens on
+    cancellation. The connection ends too when the token of its principal is no longer
+    valid.
     """
     frames = FrameStream(stream, head)
 
@@ -187,7 +190,7 @@ async def serve_websocket(
         if principal is not None and server.access is not None:
             withdrawn = partial(frames.give_up, scope, NOT_ALLOWED)
             nursery.start_soon(server.access.outlast, token, principal, withdrawn)
-        wire = QueuedWire(frames.incoming, frames)
+        wire = QueuedWire(frames.incoming, frames, headers)
         await serve_conversation(
             server, wire, principal, transport="ws", address=address
         )

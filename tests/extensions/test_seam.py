@@ -173,7 +173,7 @@ async def test_extensions_that_are_no_object_are_ignored(extensions: Any) -> Non
 
 async def test_a_session_keeps_known_extensions_only() -> None:
     capabilities = {"extensions": {**DECLARED["extensions"], "com.example/x": {}}}
-    kept = []
+    kept: list[Any] = []
     server = clock_server()
     server.on_message = lambda conversation, sender, data: kept.append(
         conversation.session.capabilities.extensions

@@ -833,7 +833,7 @@ async def test_no_task_is_kept_longer_than_the_server_allows(
 
 @pytest.mark.parametrize("bound", [{"most_tasks": 2}, {"most_bytes": 3000}])
 async def test_a_client_may_have_so_many_tasks(
-    bound: dict[str, int], autojump_clock: MockClock
+    bound: dict[str, Any], autojump_clock: MockClock
 ) -> None:
     server = Server("tasks", extensions=[Tasks(**bound)])
 

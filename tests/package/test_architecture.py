@@ -65,7 +65,7 @@ PURE_LIBRARIES = {"msgspec", "mcp_trio"}
 HEAVY = set(
     """
     jsonschema httptools hypercorn quart quart_trio trio_websocket h11 h2 wsproto sqlite3 argparse asyncio
-    rich matplotlib opentelemetry jwt cryptography watchfiles anyio coredis
+    rich matplotlib opentelemetry jwt cryptography watchfiles anyio coredis yaml
     """.split()
 )
 
@@ -509,6 +509,7 @@ DISTRIBUTIONS = {
     "opentelemetry": "opentelemetry-api",
     "quart_trio": "quart-trio",
     "trio_websocket": "trio-websocket",
+    "yaml": "pyyaml",
 }
 
 

@@ -12,8 +12,8 @@ from trio.testing import MockClock
 from mcp_trio.server.limits import read_rate
 from mcp_trio.stores.base import MOST_UNREAD, Store
 from mcp_trio.stores.memory import MemoryStore
-from tests.stores.store_contract import *  # noqa: F403 (the tests of every store)
-from tests.stores.store_contract import Pace
+from tests.support.store_contract import *  # noqa: F403 (the tests of every store)
+from tests.support.store_contract import Pace
 
 T = TypeVar("T")
 

@@ -14,8 +14,8 @@ from mcp_trio.stores.base import Store, StoreUnavailable
 from mcp_trio.stores.memory import MemoryStore
 from mcp_trio.stores.operations import FrameReader, encode_frame
 from mcp_trio.stores.parent import ParentStore, serve_store
-from tests.stores.store_contract import *  # noqa: F403 (the tests of every store)
-from tests.stores.store_contract import Pace
+from tests.support.store_contract import *  # noqa: F403 (the tests of every store)
+from tests.support.store_contract import Pace
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32", reason="there are no Unix sockets"

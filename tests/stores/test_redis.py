@@ -11,9 +11,9 @@ import pytest
 import trio
 
 from mcp_trio.stores.base import Store, StoreUnavailable
-from tests.stores.store_contract import *  # noqa: F403 (the tests of every store)
-from tests.stores.store_contract import Pace, acquire, acquire_when_free
 from tests.support.redis_server import PASSWORD, RedisServer, running_redis
+from tests.support.store_contract import *  # noqa: F403 (the tests of every store)
+from tests.support.store_contract import Pace, acquire, acquire_when_free
 
 coredis = pytest.importorskip("coredis")
 

@@ -21,10 +21,15 @@ FOR_SSE = (SSE, MESSAGES, SSE_METADATA)
 
 
 class Bearers:
-    """A server's access control over HTTP. `path` is the path of its endpoint."""
+    """A server's access control over HTTP.
 
-    def __init__(self, server: Server, path: str) -> None:
+    `path` is the path of its endpoint, and `resource` the endpoint's URL for clients.
+    Without one, it is made from each request.
+    """
+
+    def __init__(self, server: Server, path: str, resource: str = "") -> None:
         self._server = server
+        self._known_resource = resource
         self._path = "/" + path.strip("/")
         if server.access is None and server.scopes:
             log.warning(
@@ -87,9 +92,8 @@ class Bearers:
 
     def _endpoint(self, head: Head) -> str:
         """Return the URL of the endpoint, as clients know it."""
-        access = self._server.access
-        if access is not None and access.resource:
-            return access.resource
+        if self._known_resource:
+            return self._known_resource
         given = head.headers.get(b"host", b"")
         host = re.sub(rb"[^A-Za-z0-9.:\[\]_-]", b"", given).decode()
         return f"{head.scheme}://{host}{self._path}"

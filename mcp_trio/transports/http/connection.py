@@ -17,7 +17,7 @@ from ...server.runner import SPOILED, TURN, Spoiled, log
 from ..send_queue import GONE, let_go
 from .exchange import Exchange
 from .feed import Feed
-from .messages import TOO_SLOW, Fields, Parsed, Reply, refusal
+from .messages import TOO_SLOW, Fields, Headers, Parsed, Reply, refusal
 from .parser import BODY, HEAD, IDLE, RequestParser
 from .reader import Reader
 from .rules import MCP
@@ -69,6 +69,7 @@ class Upgrade(Protocol):
         principal: Principal | None,
         token: str,
         address: str,
+        headers: Headers,
     ) -> Awaitable[None]:
         """Serve the client until it goes. `head` is all that was read from it."""
 
@@ -375,6 +376,7 @@ class Connection:
             principal=parsed.principal,
             token=parsed.token,
             address=parsed.peer,
+            headers=parsed.headers,
         )
 
     # A response that takes its time

@@ -11,6 +11,7 @@ import msgspec
 import trio
 
 from ...auth.access import Denied
+from ...auth.resource_metadata import prefix_of
 from ...protocol.errors import HeaderMismatch, InvalidRequest, UnsupportedVersion
 from ...protocol.mirrored_headers import Mirror, mirrors
 from ...protocol.revisions import Revision
@@ -77,10 +78,9 @@ class Service:
         self, server: Server, settings: HttpSettings = DEFAULT_SETTINGS
     ) -> None:
         self.server = server
-        self.guard = Guard(
-            settings.allowed_hosts, settings.allowed_origins, cors=settings.cors
-        )
-        self.bearers = Bearers(server, settings.path)
+        self.guard = Guard(settings.hosts, settings.origins, cors=settings.cors)
+        resource = _resource_of(server, settings)
+        self.bearers = Bearers(server, settings.path, resource)
         self.metrics = Metrics()
         server.observe_requests(self.metrics)
         self.sessions = Sessions()
@@ -92,11 +92,9 @@ class Service:
             self._unstated = next(iter(self._served.opening.values()))
         self.stopping = False
         self._state = ServiceState(server, self.metrics, self.sessions)
-        self._legacy = LegacySse(server, self.metrics)
-        resource = server.access.resource if server.access is not None else None
-        self._routes = Routes(
-            settings.path, resource or "", stateless=settings.stateless
-        )
+        prefix = prefix_of(resource, ("/" + settings.path.strip("/")).rstrip("/"))
+        self._legacy = LegacySse(server, self.metrics, prefix)
+        self._routes = Routes(settings.path, resource, stateless=settings.stateless)
         self._revisions = {
             revision.name.encode(): revision for revision in self._served.all
         }
@@ -424,6 +422,14 @@ class Service:
         self.server.stop_observing_requests(self.metrics)
         for session in list(self.sessions.values()):
             self.sessions.end(session)
+
+
+def _resource_of(server: Server, settings: HttpSettings) -> str:
+    """Return the URL that clients use for the endpoint, or "" if nobody says."""
+    if settings.public_url is not None:
+        return settings.public_url
+    access = server.access
+    return access.resource or "" if access is not None else ""
 
 
 def _opens_websocket(head: Head) -> bool:

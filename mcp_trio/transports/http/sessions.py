@@ -40,7 +40,7 @@ class HttpSession(Conversation):
             NOWHERE,
             transport="http",
             observer=server.on_message,
-            on_close=server.subscriptions.closed,
+            on_close=server.conversation_closed,
         )
         # The streams that can be resumed, by name; the oldest first.
         self._streams: dict[bytes, EventStream] = EMPTY

@@ -794,13 +794,6 @@ def test_the_top_of_an_output_schema_is_written_out():
     assert "Tree" in recursive["$defs"]
 
 
-def checked(returned: Returned, value: Any) -> Any:
-    """The value as a client gets it."""
-    encoded = returned.encode(value)
-    returned.check(encoded)
-    return msgspec.json.decode(encoded)
-
-
 def test_structured_output_is_checked_as_it_will_be_on_the_wire():
     assert output_of(returning(Point), Point(1)) == {"x": 1, "y": 0, "tags": []}
     assert output_of(returning(Point), {"x": 1.0}) == {"x": 1.0}
