@@ -33,7 +33,6 @@ from .limiter import Limiter
 from .limits import Limits, must_be_seconds
 from .registry import Pages, Registry, in_pages_of
 from .request import Environment, RequestObserver, SessionObserver
-from .shared_state import SharedState
 from .subscriptions import Subscriptions
 from .worker_threads import WorkerThreads
 
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from .features.resources import ServerResource
     from .features.tools import ServerTool
     from .middleware import Middleware
+    from .shared_state import SharedState
 
 # How clients that do not know tasks are treated by a tool.
 TaskSupport = Literal["optional", "required"]
