@@ -9,12 +9,7 @@ import sys
 from contextlib import suppress
 
 DEFAULT = 64 * 1024
-<<<<<<< HEAD
-# Any process may ask for this, unless the administrator of the machine set a lower
-# limit.
-=======
 # Any process may ask for this, unless the machine's limit was lowered.
->>>>>>> speed
 LARGE = 1024 * 1024
 
 

@@ -1,5 +1,7 @@
 """The rules of the MCP endpoint, without a network."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -383,7 +385,7 @@ STREAM = "text/event-stream"
     ],
 )
 def test_method_and_types_have_to_fit_the_route(
-    method: bytes, route: str, headers: dict[str, str], expected: int | None
+    method: bytes, route: str, headers: dict[str, Any], expected: int | None
 ) -> None:
     request = head(**headers)
     request.method = method
