@@ -879,8 +879,8 @@ async def test_misuse_is_explained() -> None:
         (lambda: Access("token"), "expected an async function"),  # type: ignore[arg-type]
         (lambda: Server("x", access="token"), "expected an async function"),  # type: ignore[arg-type]
         (lambda: Access(verify, scopes="mcp"), "expected a set of scopes"),
-        (lambda: Access(verify, scopes={'a"b'}), "is no scope"),
-        (lambda: Access(verify, scopes={1}), "is no scope"),  # type: ignore[arg-type]
+        (lambda: Access(verify, scopes={'a"b'}), "expected a scope"),
+        (lambda: Access(verify, scopes={1}), "expected a scope"),  # type: ignore[arg-type]
         (lambda: Access(verify, authorization_servers="https://x"), "expected a list"),
         (lambda: Access(verify, resource="/mcp"), "expected the endpoint's URL"),
         (lambda: Principal(""), "expected a string"),

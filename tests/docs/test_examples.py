@@ -66,7 +66,7 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Example:
         server = load(str(PROJECT / "examples" / f"{name}.py"))
         return next(
             module
-            for module in sys.modules.values()
+            for module in list(sys.modules.values())
             if getattr(module, "server", None) is server
         )
 
