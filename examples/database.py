@@ -3,7 +3,7 @@
     DATABASE=my.sqlite python -m mcp_trio run examples/database.py
 
 Without DATABASE it is the sample beside this file. Four locks stand one behind another: the file is opened read-only,
-query_only is on, an authorizer lets nothing but reading pass, and a query has bounds of time, rows and size.
+query_only is on, an authorizer lets nothing but reading pass, and a query has bounds of time, rows, columns and bytes.
 """
 
 import os
@@ -23,7 +23,17 @@ from mcp_trio import ResourceNotFound, Server, ToolAnnotations, ToolError
 DATABASE = Path(
     os.environ.get("DATABASE") or Path(__file__).with_name("data") / "shop.sqlite"
 ).resolve()
-MOST_ROWS, MOST_SECONDS, LONGEST_VALUE = 100, 2.0, 10_000
+MOST_SECONDS = 2.0
+MOST_ROWS = 100
+MOST_COLUMNS = 100
+MOST_BYTES = 500_000
+# In bytes. Some functions of SQLite take time in proportion to the square of a value's
+# length, and nothing interrupts them.
+LONGEST_VALUE = 10_000
+LONGEST_PATTERN = 100
+LONGEST_QUERY = 10_000
+# How many steps a query takes between two looks at the clock.
+STEPS = 20
 READING = {
     sqlite3.SQLITE_SELECT,
     sqlite3.SQLITE_READ,
@@ -33,12 +43,15 @@ READING = {
 TABLES = "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%' ORDER BY name"
 
 
+Value = str | int | float | None
+
+
 @dataclass
 class Rows:
     """What a query has found."""
 
     columns: list[str]
-    rows: list[list[str | int | float | None]]
+    rows: list[list[Value]]
     truncated: Annotated[
         bool,
         Meta(description=f"Whether there are more than the {MOST_ROWS} rows given"),
@@ -53,6 +66,9 @@ def opened() -> Iterator[sqlite3.Connection]:
     ) as connection:
         connection.execute("PRAGMA query_only = ON")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, LONGEST_QUERY)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, MOST_COLUMNS)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, LONGEST_PATTERN)
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         connection.set_authorizer(
             lambda action, *_: (
@@ -60,9 +76,7 @@ def opened() -> Iterator[sqlite3.Connection]:
             )
         )
         ends = monotonic() + MOST_SECONDS
-        connection.set_progress_handler(
-            lambda: monotonic() > ends, 1_000
-        )  # looks at the clock each 1,000 steps
+        connection.set_progress_handler(lambda: monotonic() > ends, STEPS)
         yield connection
 
 
@@ -92,7 +106,7 @@ def query(sql: str) -> Rows:
     with opened() as connection:
         try:
             cursor = connection.execute(sql)
-            found = cursor.fetchmany(MOST_ROWS + 1)
+            rows, truncated = first_rows(cursor)
         except (sqlite3.Error, ValueError) as problem:
             why = (
                 f"it took more than {MOST_SECONDS:g} s"
@@ -104,15 +118,20 @@ def query(sql: str) -> Rows:
             ) from None
         if cursor.description is None:
             raise ToolError("The query is empty; one SELECT is wanted")
-    rows = [
-        [value.hex() if isinstance(value, bytes) else value for value in row]
-        for row in found[:MOST_ROWS]
-    ]
-    return Rows(
-        [column[0] for column in cursor.description],
-        rows,
-        truncated=len(found) > MOST_ROWS,
-    )
+    return Rows([column[0] for column in cursor.description], rows, truncated)
+
+
+def first_rows(cursor: sqlite3.Cursor) -> tuple[list[list[Value]], bool]:
+    """The rows within the bounds, and whether there are more. Rows are fetched one by one."""
+    rows: list[list[Value]] = []
+    size = 0
+    for row in cursor:
+        values = [value.hex() if isinstance(value, bytes) else value for value in row]
+        size += sum(len(str(value)) for value in values)
+        if len(rows) == MOST_ROWS or size > MOST_BYTES:
+            return rows, True
+        rows.append(values)
+    return rows, False
 
 
 @server.resource("schema://{table}", mime_type="application/sql")

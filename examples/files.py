@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Iterator
 from fnmatch import fnmatch
+from itertools import islice
 from pathlib import Path
 from urllib.parse import quote
 
@@ -22,7 +23,12 @@ FOLDER = (
     .expanduser()
     .resolve()
 )
-MOST_FILES, MOST_BYTES = 100, 200_000
+MOST_FILES = 100
+MOST_BYTES = 200_000
+# Patterns are compiled and kept, so a long one costs time and memory.
+LONGEST_PATTERN = 200
+# Files and folders that are looked at. In a larger folder the others are not found.
+MOST_LOOKED_AT = 10_000
 READS = ToolAnnotations(read_only_hint=True)
 
 if not FOLDER.is_dir():
@@ -46,7 +52,7 @@ def names() -> Iterator[str]:
     """The paths of all files, within the folder."""
     return (
         path.relative_to(FOLDER).as_posix()
-        for path in sorted(FOLDER.rglob("*"))
+        for path in sorted(islice(FOLDER.rglob("*"), MOST_LOOKED_AT))
         if is_within(path)
     )
 
@@ -63,6 +69,8 @@ def find_files(pattern: str = "*") -> list[ResourceLink]:
     Args:
         pattern: With * for any part of a path, and ? for any one character
     """
+    if len(pattern) > LONGEST_PATTERN:
+        raise ToolError(f"A pattern has at most {LONGEST_PATTERN} characters")
     fitting = [name for name in names() if fnmatch(name, pattern)]
     if not fitting:
         raise ToolError(f"No file fits {pattern!r}")

@@ -19,15 +19,20 @@ from .protocol.types import Image as Image
 from .protocol.types import PromptMessage as PromptMessage
 from .protocol.types import PromptResult as PromptResult
 from .protocol.types import ResourceLink as ResourceLink
+from .protocol.types import SamplingMessage as SamplingMessage
 from .protocol.types import Text as Text
 from .protocol.types import TextContents as TextContents
 from .protocol.types import Tool as Tool
 from .protocol.types import ToolAnnotations as ToolAnnotations
 from .protocol.types import ToolResult as ToolResult
+from .protocol.types import ToolUse as ToolUse
+from .protocol.types import ToolUseResult as ToolUseResult
 from .serve import Server as Server
+from .server.context import ConnectedClient as ConnectedClient
 from .server.context import Context as Context
 from .server.exceptions import AskFailed as AskFailed
 from .server.exceptions import ToolError as ToolError
+from .server.headers import Headers as Headers
 from .server.limits import Limits as Limits
 
 if TYPE_CHECKING:
@@ -40,7 +45,9 @@ if TYPE_CHECKING:
     from .server.client_requests import Root as Root
     from .server.client_requests import Roots as Roots
     from .server.client_requests import Sample as Sample
-    from .server.client_requests import Sampled as Sampled
+    from .server.middleware import MiddlewareCall as MiddlewareCall
+    from .server.middleware import Proceed as Proceed
+    from .server.sampling import Sampled as Sampled
 
 __version__ = "0.1.0"
 
@@ -51,17 +58,21 @@ __all__ = [
     "Audio",
     "BlobContents",
     "Completion",
+    "ConnectedClient",
     "Context",
     "Elicit",
     "ElicitUrl",
     "Elicited",
     "EmbeddedResource",
+    "Headers",
     "Icon",
     "Image",
     "InvalidParams",
     "Limits",
+    "MiddlewareCall",
     "MissingClientCapability",
     "Principal",
+    "Proceed",
     "PromptMessage",
     "PromptResult",
     "ProtocolError",
@@ -72,6 +83,7 @@ __all__ = [
     "Roots",
     "Sample",
     "Sampled",
+    "SamplingMessage",
     "Server",
     "Text",
     "TextContents",
@@ -79,6 +91,8 @@ __all__ = [
     "ToolAnnotations",
     "ToolError",
     "ToolResult",
+    "ToolUse",
+    "ToolUseResult",
     "UrlElicitationRequired",
     "jwt",
     "token_file",
@@ -94,7 +108,9 @@ _DEFERRED = {
     "Root": "server.client_requests",
     "Roots": "server.client_requests",
     "Sample": "server.client_requests",
-    "Sampled": "server.client_requests",
+    "Sampled": "server.sampling",
+    "MiddlewareCall": "server.middleware",
+    "Proceed": "server.middleware",
     "jwt": "auth.jwt",
     "token_file": "auth.token_file",
 }

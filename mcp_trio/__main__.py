@@ -1,4 +1,4 @@
-"""python -m mcp_trio"""
+"""The command line, as `python -m mcp_trio`."""
 
 import sys
 

@@ -291,7 +291,7 @@ def query_database(
     try:
         cursor = connection.execute(query)
         if cursor.description is None:
-            raise ToolError("The query is empty; a SELECT is wanted")
+            raise ToolError("The query is empty; expected a SELECT statement")
         found = cursor.fetchmany(MAX_ROWS + 1)
     except (sqlite3.Error, sqlite3.Warning, ValueError) as problem:
         raise ToolError(explain(str(problem))) from None

@@ -1,8 +1,7 @@
-"""From what a user writes on the command line, `server.py` or `package.module:obj`, to a Server."""
+"""From a SPEC, `server.py` or `package.module:obj`, to a Server."""
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import os
@@ -16,7 +15,11 @@ from .server.app import Server
 
 NAMES = ("server", "mcp", "app")
 FORMS = "server.py, server.py:obj, package.module or package.module:obj"
-NO_SERVER = 'it has no Server object; make one at its top level: server = mcp_trio.Server("name")'
+_NO_SERVER = (
+    "it has no Server object; create one at the top level: "
+    'server = mcp_trio.Server("name")'
+)
+# Where the frames of a traceback are not the user's code.
 _NOT_THE_USERS = (
     os.path.dirname(os.path.abspath(__file__)),
     os.path.dirname(os.__file__),
@@ -29,152 +32,219 @@ class UsageError(Exception):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The known word that comes nearest, as a question to go on with; nothing where none is near."""
-    near = difflib.get_close_matches(word, list(known), 1)
-    return f" (did you mean {near[0]}?)" if near else ""
+    """Return a question with the most similar known word, or "".
+
+    It is added at the end of a message.
+    """
+    # Deferred for start-up time: only mistakes need it.
+    import difflib
+
+    similar = difflib.get_close_matches(word, list(known), 1)
+    return f" (did you mean {similar[0]}?)" if similar else ""
 
 
 def load(spec: str) -> Server:
-    """The Server that a SPEC names. Raises UsageError."""
+    """Return the Server that a SPEC names. Raises UsageError."""
     where, name = _split(spec)
     module = _import_file(where) if _is_path(where) else _import_module(where)
     servers = {
         key: value for key, value in vars(module).items() if isinstance(value, Server)
     }
-    specs = ", ".join(f"{where}:{key}" for key in servers)
-    has = f"its Server objects are {specs}" if servers else NO_SERVER
     if name:
-        return _named(module, where, name, has)
-    if named := [servers[key] for key in NAMES if key in servers]:
-        return named[0]
+        return _find(module, where, name, servers)
+    for key in NAMES:
+        if key in servers:
+            return servers[key]
     if not servers:
-        raise UsageError(f"{where}: {has}")
+        raise UsageError(f"{where}: {_NO_SERVER}")
+    # One server may have several names.
     if len({id(server) for server in servers.values()}) > 1:
-        raise UsageError(f"{where} has several Server objects; say which: {specs}")
+        specs = _specs(where, servers)
+        raise UsageError(f"{where} has several Server objects; choose one: {specs}")
     return next(iter(servers.values()))
 
 
-def folder_of(spec: str) -> str:
-    """Where the file or the package of a SPEC that is loaded lies."""
-    where, _ = _split(spec)
-    if _is_path(where):
-        return os.path.dirname(os.path.abspath(where))
-    package = sys.modules[where.partition(".")[0]]
-    return (
-        os.path.dirname(package.__file__)
-        if package.__file__
-        else next(iter(package.__path__))
-    )
-
-
-def absolute(spec: str) -> str:
-    """A SPEC that means the same from any folder, where what it imports is found."""
-    where, name = _split(spec)
-    return ":".join(
-        filter(None, (os.path.abspath(where) if _is_path(where) else where, name))
-    )
-
-
-def import_root(spec: str) -> str | None:
-    """The folder from which a SPEC's module was imported, where that is the one in which we work."""
-    where, _ = _split(spec)
-    if _is_path(where):
-        return None
-    package = sys.modules[where.partition(".")[0]]
-    folder = (
-        os.path.dirname(folder_of(spec))
-        if hasattr(package, "__path__")
-        else folder_of(spec)
-    )
-    return folder if folder == os.getcwd() else None
-
-
-def _named(module: ModuleType, where: str, name: str, has: str) -> Server:
+def _find(
+    module: ModuleType, where: str, name: str, servers: dict[str, Server]
+) -> Server:
+    hint = _NO_SERVER
+    if servers:
+        hint = f"its Server objects are: {_specs(where, servers)}"
     try:
         found = attrgetter(name)(module)
     except AttributeError:
-        raise UsageError(f"{where} has no {name!r}; {has}") from None
+        raise UsageError(f"{where} has no {name!r}; {hint}") from None
     if not isinstance(found, Server):
-        raise UsageError(
-            f"{where}:{name} is of type {type(found).__name__}, not a Server; {has}"
-        )
+        kind = type(found).__name__
+        raise UsageError(f"{where}:{name}: expected a Server, got {kind}; {hint}")
     return found
 
 
+def _specs(where: str, servers: Iterable[str]) -> str:
+    return ", ".join(f"{where}:{name}" for name in servers)
+
+
+def folder_of(spec: str) -> str:
+    """Return the folder of the file or the package of a SPEC that has been loaded."""
+    where, _ = _split(spec)
+    if _is_path(where):
+        return os.path.dirname(os.path.abspath(where))
+    package = _outermost_package(where)
+    if package.__file__:
+        return os.path.dirname(package.__file__)
+    # A package without __init__.py.
+    return str(next(iter(package.__path__)))
+
+
+def absolute(spec: str) -> str:
+    """Return a SPEC that means the same in every folder.
+
+    A module still has to be found there: see `import_root`.
+    """
+    where, name = _split(spec)
+    if _is_path(where):
+        where = os.path.abspath(where)
+    return f"{where}:{name}" if name else where
+
+
+def import_root(spec: str) -> str | None:
+    """Return the folder that must be in PYTHONPATH to import a loaded SPEC.
+
+    Returns None for a file, and for a module that is not in the current folder.
+    """
+    where, _ = _split(spec)
+    if _is_path(where):
+        return None
+    folder = folder_of(spec)
+    if hasattr(_outermost_package(where), "__path__"):
+        folder = os.path.dirname(folder)
+    return folder if folder == os.getcwd() else None
+
+
+def _outermost_package(module: str) -> ModuleType:
+    name, _, _ = module.partition(".")
+    return sys.modules[name]
+
+
 def _split(spec: str) -> tuple[str, str]:
+    """Return the file or module of a SPEC, and the name of the object or ""."""
     where, colon, name = spec.rpartition(":")
-    if colon and all(part.isidentifier() for part in name.split(".")):
+    if colon and _is_dotted_name(name):
         return where, name
     if colon and not _is_path(spec):
         raise UsageError(
-            f"{spec!r}: what follows the colon is no name; wanted is {FORMS}"
+            f"expected {FORMS}, got {spec!r}: {name!r} cannot be the name of an object"
         )
     return spec, ""
 
 
+def _is_dotted_name(text: str) -> bool:
+    return all(part.isidentifier() for part in text.split("."))
+
+
 def _is_path(where: str) -> bool:
-    is_package = os.path.isfile(os.path.join(where, "__init__.py"))
-    return (
-        where.endswith(".py")
-        or os.sep in where
-        or "/" in where
-        or (os.path.exists(where) and not is_package)
-    )
+    if where.endswith(".py") or os.sep in where or "/" in where:
+        return True
+    return os.path.exists(where) and not _is_package(where)
 
 
 # Importing
 
 
 def _import_file(path: str) -> ModuleType:
-    if os.path.isdir(path):
-        raise UsageError(
-            f"{path} is a directory; name a file in it, such as {os.path.join(path, 'server.py')}"
-        )
-    if not os.path.exists(path):
-        raise UsageError(
-            f"{path}: there is no such file (looked in {os.path.dirname(os.path.abspath(path))})"
-        )
-    if not path.endswith(".py"):
-        raise UsageError(f"{path} is not a Python file; wanted is {FORMS}")
+    _check_file(path)
     folder, file = os.path.split(os.path.abspath(path))
     _import_from(folder)
-    stem = file.removesuffix(".py")
-    name = (
-        stem if stem not in sys.modules else f"{stem}_served"
-    )  # a user's json.py must not become everyone's json
-    found = importlib.util.spec_from_file_location(name, os.path.join(folder, file))
-    assert found is not None
-    assert found.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(
-        found
-    )  # where dataclasses and pickle look it up
+    name = file.removesuffix(".py")
+    if name in sys.modules:
+        # A user's json.py must not replace the library's.
+        name = f"{name}_served"
+    spec = importlib.util.spec_from_file_location(name, os.path.join(folder, file))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses and pickle look it up there.
+    sys.modules[name] = module
     try:
-        found.loader.exec_module(module)
+        spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
+        hint = _hint_at_package(error, path)
         raise UsageError(
-            f"{path} cannot be imported: {what_and_where(error)}"
+            f"{path} cannot be imported: {what_and_where(error)}{hint}"
         ) from error
     return module
 
 
+def _check_file(path: str) -> None:
+    if os.path.isdir(path):
+        example = os.path.join(path, "server.py")
+        raise UsageError(f"{path} is a directory; name a file in it, such as {example}")
+    if not os.path.exists(path):
+        folder = os.path.dirname(os.path.abspath(path))
+        raise UsageError(f"{path}: there is no such file (looked in {folder})")
+    if not path.endswith(".py"):
+        raise UsageError(f"expected {FORMS}, got {path}, which is not a Python file")
+
+
+def _hint_at_package(error: BaseException, path: str) -> str:
+    """Return what to write instead of a file that is a module of a package.
+
+    A file is loaded on its own, so its relative imports have no parent package.
+    """
+    if not isinstance(error, ImportError):
+        return ""
+    if "attempted relative import" not in str(error):
+        return ""
+    root, module = _as_module(path)
+    hint = f"; it is a module of a package: use {module}"
+    if root == os.getcwd():
+        return f"{hint} instead of {path}"
+    return f"{hint} in the folder {root}"
+
+
+def _as_module(path: str) -> tuple[str, str]:
+    """Return the folder to import a file from, and the name of its module there.
+
+    The file's folder is a package, and so are those above it which have an __init__.py
+    or are below the current folder.
+    """
+    root, file = os.path.split(os.path.abspath(path))
+    names = [] if file == "__init__.py" else [file.removesuffix(".py")]
+    root, package = os.path.split(root)
+    names.insert(0, package)
+    below_current = os.path.join(os.getcwd(), "")
+    while root.startswith(below_current) or _is_package(root):
+        root, package = os.path.split(root)
+        names.insert(0, package)
+    return root, ".".join(names)
+
+
+def _is_package(folder: str) -> bool:
+    return os.path.isfile(os.path.join(folder, "__init__.py"))
+
+
 def _import_module(name: str) -> ModuleType:
-    if not all(part.isidentifier() for part in name.split(".")):
-        raise UsageError(f"{name!r} is neither a file nor a module; wanted is {FORMS}")
+    if not _is_dotted_name(name):
+        raise UsageError(
+            f"expected {FORMS}, got {name!r}, which is neither a file nor a module"
+        )
     _import_from(os.getcwd())
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        if (
-            isinstance(error, ModuleNotFoundError)
-            and error.name
-            and f"{name}.".startswith(f"{error.name}.")
-        ):
+        if isinstance(error, ModuleNotFoundError) and _is_part_of(error.name, name):
             raise UsageError(
-                f"there is no module {error.name!r}, and no file {name!r}; wanted is {FORMS}"
+                f"expected {FORMS}, got {name!r}: there is no such file, and no module "
+                f"{error.name!r}"
             ) from None
         raise UsageError(
             f"{name} cannot be imported: {what_and_where(error)}"
         ) from error
+
+
+def _is_part_of(package: str | None, module: str) -> bool:
+    """Return whether a package contains a module, or is it."""
+    return bool(package) and f"{module}.".startswith(f"{package}.")
 
 
 def _import_from(folder: str) -> None:
@@ -183,16 +253,18 @@ def _import_from(folder: str) -> None:
 
 
 def what_and_where(error: BaseException) -> str:
-    """One line: the exception, and where in the user's own code it came from."""
+    """Return an exception in one line, with its place in the user's code."""
+    if isinstance(error, SyntaxError):
+        what = f"{type(error).__name__}: {error.msg}"
+        if error.filename:
+            return f"{what} ({error.filename}, line {error.lineno})"
+        return what
     if isinstance(error, SystemExit):
-        what = f"it calls sys.exit({error.code if error.code is not None else ''})"
-    elif isinstance(error, SyntaxError):
-        where = f" ({error.filename}, line {error.lineno})" if error.filename else ""
-        return f"{type(error).__name__}: {error.msg}{where}"
+        code = "" if error.code is None else error.code
+        what = f"it calls sys.exit({code})"
     else:
-        what = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(
-            ": "
-        )
+        message = " ".join(str(error).split())
+        what = f"{type(error).__name__}: {message}".removesuffix(": ")
     frames = traceback.extract_tb(error.__traceback__)
     users = [frame for frame in frames if not frame.filename.startswith(_NOT_THE_USERS)]
     place = (users or frames)[-1]

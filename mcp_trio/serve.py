@@ -4,7 +4,7 @@ import gc
 import signal
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,11 +15,13 @@ from .auth.principal import owner
 from .server import app
 from .server.context import StateT
 from .server.serve_conversation import serve_conversation
+from .server.trio_loop import must_be_in_trio
 from .transports.address import parse_address
 from .transports.http.settings import HttpSettings
 
 if TYPE_CHECKING:
     from .transports.http.asgi import Application
+    from .transports.stdio import StdioWire
 
 HttpEngine = Literal["native", "hypercorn"]
 
@@ -34,10 +36,11 @@ class Server(app.Server[StateT]):
     """Tools, resources and prompts under one name, for any number of clients.
 
     `pages` is the number of items on one page of a list (by default all are on one), or
-    a function that divides lists into pages. `limits` bounds the rate of calls, their
-    number at once, and the size of results. `timeout` is the number of seconds that a
-    function may take, unless it has a timeout of its own. `grace` is the number of
-    seconds that running requests get when the server stops.
+    a function that divides lists into pages. Many clients read only the first page, and
+    never see the tools on others. `limits` bounds the rate of calls, their number at
+    once, and the size of results. `timeout` is the number of seconds that a function
+    may take, unless it has a timeout of its own. `grace` is the number of seconds that
+    running requests get when the server stops.
 
     `secret` signs the state that clients carry between two calls. Processes that serve
     the same clients need the same secret, given here or as MCP_TRIO_SECRET.
@@ -48,7 +51,26 @@ class Server(app.Server[StateT]):
     `lifespan` is an async generator function that yields once, for example a database
     connection: see `Server.lifespan`. In `Server[State]`, `State` is the type of the
     yielded value.
+
+    `telemetry` reports requests to OpenTelemetry. It needs the extra `otel`.
     """
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Accept conversations, within the lifespan, for as long as this is entered.
+
+        Entering it again while the server runs does nothing. The first to enter must
+        leave last.
+        """
+        if not self.telemetry or self.is_running:
+            async with super().running():
+                yield
+            return
+        from .telemetry import observing  # loads opentelemetry
+
+        with observing(self):
+            async with super().running():
+                yield
 
     async def serve(
         self,
@@ -159,6 +181,7 @@ async def serve(
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve a server; the options are those of `Server.serve`."""
+    must_be_in_trio("Server.serve")
     if not stdio and http is None and ws is None and console is None:
         raise ValueError("nothing to serve on: say stdio=True or http='127.0.0.1:8000'")
     settings = HttpSettings(
@@ -190,7 +213,7 @@ async def serve(
 
 @contextmanager
 def _without_interrupts(server: app.Server[Any]) -> Iterator[None]:
-    """Let a KeyboardInterrupt of a tool fail its call: Ctrl-C arrives as a signal here."""
+    """Let a KeyboardInterrupt of a tool fail its call; Ctrl-C is a signal here."""
     before = server.stops
     server.stops = (trio.Cancelled,)
     try:
@@ -306,17 +329,30 @@ async def _serve_stdio(
     server: app.Server[Any], stdio: bool | tuple[int, int], stopping: trio.Event
 ) -> None:
     """Serve one conversation on standard input and output, until its input ends."""
-    from .transports.send_queue import after
     from .transports.stdio import claim, open_wire
 
     claimed = nullcontext(stdio) if isinstance(stdio, tuple) else claim()
     with claimed as descriptors, trio.CancelScope() as everything:
         async with open_wire(*descriptors) as wire, trio.open_nursery() as nursery:
-            # Stopping acts as if the input had ended: replies are still sent.
-            nursery.start_soon(after, stopping, wire.end_input)
+            nursery.start_soon(_stop_stdio, wire, stopping, everything)
             nursery.start_soon(wire.wind_up, everything, server.grace)
             await serve_conversation(server, wire, owner(), transport="stdio")
             nursery.cancel_scope.cancel()
+
+
+async def _stop_stdio(
+    wire: "StdioWire", stopping: trio.Event, everything: trio.CancelScope
+) -> None:
+    """Stop at a signal: as if the input had ended, or at once if it has ended.
+
+    A client that has closed the input and then sends SIGTERM does not wait for replies.
+    It sends SIGKILL next, so the tools and the lifespan have to end before that.
+    """
+    await stopping.wait()
+    if wire.input_over.is_set():
+        everything.cancel()
+    else:
+        wire.end_input()
 
 
 def _url(scheme: str, address: tuple[str, int], settings: HttpSettings) -> str:

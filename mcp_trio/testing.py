@@ -10,16 +10,29 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from .auth.principal import Principal, owner
-from .client.client import NEWEST, AnswerCallback, Client, talk, ungrouped
+from .client.client import NEWEST, Client, talk, ungrouped
+from .client.handlers import (
+    AnswerCallback,
+    ElicitationHandler,
+    Handlers,
+    LogHandler,
+    ProgressHandler,
+    Roots,
+    SamplingHandler,
+)
 from .protocol.types import Json
 from .server.app import Server
 from .server.serve_conversation import serve_conversation
+from .server.trio_loop import must_be_in_trio
 from .transports.memory import memory_pair
 
 if TYPE_CHECKING:
     from .trace.format import Transport
 
 __all__ = ["connect", "replay"]
+
+# Seconds that a test waits for a reply, unless it says otherwise.
+TIMEOUT = 30.0
 
 
 @asynccontextmanager
@@ -30,16 +43,35 @@ async def connect(
     principal: Principal | None = None,
     capabilities: Json | None = None,
     answer: AnswerCallback | None = None,
+    elicitation: ElicitationHandler | None = None,
+    sampling: SamplingHandler | None = None,
+    roots: Roots | None = None,
+    progress: ProgressHandler | None = None,
+    log: LogHandler | None = None,
+    timeout: float | None = TIMEOUT,
 ) -> AsyncIterator[Client]:
     """Connect a client to a server in the same process, and open its session.
 
     `principal` is the client's principal: by default the owner of the process, with
-    every scope. `capabilities` are the client's. `answer` is an async function that
-    takes the method and the parameters of a server's request, and returns the result.
+    every scope.
+
+    `elicitation`, `sampling` and `roots` answer the server's questions, and `answer`
+    any other; `progress` and `log` are called with what the server reports. The client
+    declares the capabilities that they give, and `capabilities` in addition. A wait of
+    more than `timeout` seconds raises TimeoutError; None waits for ever.
 
     async with connect(server, revision=...) as client:
         result = await client.call_tool("get_weather", {"location": "New York"})
     """
+    must_be_in_trio("mcp_trio.testing.connect")
+    handlers = Handlers(
+        answer=answer,
+        elicitation=elicitation,
+        sampling=sampling,
+        roots=roots,
+        progress=progress,
+        log=log,
+    )
     ours, theirs = memory_pair()
     if principal is None:
         principal = owner()
@@ -48,7 +80,11 @@ async def connect(
             nursery.start_soon(serve_conversation, server, theirs, principal)
             try:
                 async with talk(
-                    ours, revision, capabilities=capabilities, answer=answer
+                    ours,
+                    revision,
+                    capabilities=capabilities,
+                    handlers=handlers,
+                    timeout=timeout,
                 ) as client:
                     yield client
             finally:

@@ -4,9 +4,13 @@ import inspect
 import logging
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from contextvars import ContextVar, copy_context
+from hashlib import sha256
 from math import inf
 from traceback import format_exception
+from typing import Any, NamedTuple
 
 import trio
 
@@ -20,6 +24,13 @@ VERIFY_TIMEOUT = 10.0
 RECHECK_INTERVAL = 15.0
 # Seconds between two log lines about a verifier that fails.
 LOG_INTERVAL = 1.0
+# Seconds until the verifier is asked again about a token that it has accepted.
+REMEMBERED = 5.0
+# Tokens that are remembered.
+MOST_REMEMBERED = 10_000
+# Tokens that may be verified at once, and those that one address may send of them.
+MOST_VERIFYING = 100
+MOST_VERIFYING_OF_ONE = 75
 
 # From a token to its principal, or to the name of one; None if the token is not valid.
 Verify = Callable[[str], Awaitable[Principal | str | None]]
@@ -38,6 +49,33 @@ class Denied(Exception):
         self.error = error
 
 
+class _Answer(NamedTuple):
+    """What the verifier said of a token, and the context variables that it has set.
+
+    Whoever gets the answer later without a call of the verifier gets these too.
+    """
+
+    principal: Principal | None
+    variables: dict[ContextVar[Any], Any]
+    until: float  # when the verifier is asked again, in trio's time
+
+    def take(self) -> Principal | None:
+        """Set the context variables, and return the principal."""
+        for variable, value in self.variables.items():
+            variable.set(value)
+        return self.principal
+
+
+class _Verification:
+    """One call of the verifier, for all requests that wait for its answer."""
+
+    def __init__(self) -> None:
+        self.done = trio.Event()
+        # Neither is there at the end if the call was cancelled.
+        self.answer: _Answer | None = None
+        self.denied: Denied | None = None
+
+
 class Access:
     """Access control for a server.
 
@@ -45,7 +83,8 @@ class Access:
     name. It returns None for a token that is not valid. `scopes` are required of every
     request. `authorization_servers` are the URLs of the servers that issue tokens.
     `resource` is the URL of the endpoint as clients know it; by default it is made from
-    the Host header and the path of the endpoint.
+    the Host header and the path of the endpoint. A token that `verify` has accepted is
+    remembered for `remember` seconds, or until its principal expires; 0 asks each time.
     """
 
     def __init__(
@@ -55,6 +94,7 @@ class Access:
         scopes: Iterable[str] = (),
         authorization_servers: Iterable[str] = (),
         resource: str | None = None,
+        remember: float = REMEMBERED,
     ) -> None:
         if _is_plain_function(verify) or not callable(verify):
             raise TypeError(
@@ -71,16 +111,97 @@ class Access:
                 "Access(resource) wants the endpoint's URL, such as "
                 f"https://host/mcp, not {resource!r}"
             )
-        self.verify = verify
+        if not _is_duration(remember):
+            raise ValueError(
+                "Access(remember): expected a number of seconds, 0 or more, "
+                f"got {remember!r}"
+            )
+        self._verify = verify
+        self._remember = remember
+        # Digests of tokens that were accepted; the oldest first.
+        self._remembered: dict[bytes, _Answer] = {}
+        self._verifying = trio.CapacityLimiter(MOST_VERIFYING)
+        self._verifying_of: dict[str, trio.CapacityLimiter] = {}
+        # The tokens that are being verified, by their digests.
+        self._pending: dict[bytes, _Verification] = {}
         self.scopes = as_scopes(scopes, "Access(scopes)")
         self.authorization_servers = list(authorization_servers)
         self.resource = resource
         # When the next failure of the verifier may be logged.
         self._log_at = -inf
 
-    async def find(self, token: str) -> Principal:
-        """Return the principal of a token. Raises Denied."""
-        principal = await self._verify(token)
+    @property
+    def verify(self) -> Verify:
+        """The function from a token to its principal."""
+        return self._verify
+
+    @verify.setter
+    def verify(self, verify: Verify) -> None:
+        self._verify = verify
+        self._remembered.clear()
+
+    async def find(self, token: str, address: str = "") -> Principal:
+        """Return the principal of a token that was sent from an address.
+
+        Raises Denied.
+        """
+        digest = sha256(token.encode()).digest()
+        answer = self._recall(digest)
+        if answer is None:
+            answer = await self._find_once(token, digest, address)
+        return self._check(answer.take())
+
+    def _recall(self, digest: bytes) -> _Answer | None:
+        """Return the answer about a token that was accepted a short while ago."""
+        answer = self._remembered.get(digest)
+        if answer is None or answer.principal is None:
+            return None
+        left = answer.until - trio.current_time()
+        # In another loop the clock is another one, and may show any time.
+        if not 0 < left <= self._remember:
+            return None
+        # Perhaps the verifier knows of a later expiry by now.
+        return answer if answer.principal.ends_in() > 0 else None
+
+    async def _find_once(self, token: str, digest: bytes, address: str) -> _Answer:
+        """Verify a token, or wait for a task that verifies the same one."""
+        while digest in self._pending:
+            other = self._pending[digest]
+            await other.done.wait()
+            if other.denied is not None:
+                raise Denied(other.denied.status, other.denied.error, str(other.denied))
+            if other.answer is not None:
+                return other.answer
+        verification = self._pending[digest] = _Verification()
+        try:
+            verification.answer = await self._find_anew(token, digest, address)
+            return verification.answer
+        except Denied as denied:
+            verification.denied = denied
+            raise
+        finally:
+            del self._pending[digest]
+            verification.done.set()
+
+    async def _find_anew(self, token: str, digest: bytes, address: str) -> _Answer:
+        """Verify a token, and remember it if it is valid."""
+        before = copy_context()
+        principal = await self._call_verifier(token, address)
+        variables = {
+            variable: value
+            for variable, value in copy_context().items()
+            if variable not in before or before[variable] is not value
+        }
+        answer = _Answer(principal, variables, trio.current_time() + self._remember)
+        self._remembered.pop(digest, None)
+        if principal is not None and self._remember:
+            if len(self._remembered) >= MOST_REMEMBERED:
+                del self._remembered[next(iter(self._remembered))]
+            self._remembered[digest] = answer
+        return answer
+
+    def _check(self, principal: Principal | None) -> Principal:
+        """Return a principal that may make requests. Raises Denied."""
         if principal is None or principal.ends_in() <= 0:
             raise Denied(
                 401, "invalid_token", "The token is not valid here, or no longer"
@@ -112,22 +233,49 @@ class Access:
         if principal.ends_in() <= 0:
             return False
         try:
-            found = await self.find(token)
+            digest = sha256(token.encode()).digest()
+            # Ask anew; other connections may wait for the same answer.
+            answer = await self._find_once(token, digest, "")
+            found = self._check(answer.principal)
         except Denied as denied:
             return denied.status == 503
         return can_stand_in_for(found, principal)
 
-    async def _verify(self, token: str) -> Principal | None:
-        """Call the verifier. Raises Denied if it fails or takes too long."""
+    async def _call_verifier(self, token: str, address: str) -> Principal | None:
+        """Call the verifier. Raises Denied if it fails or takes too long.
+
+        Only so many tokens are verified at once, so that a flood of them does not
+        become a flood of requests to whoever knows them.
+        """
         try:
             with trio.move_on_after(VERIFY_TIMEOUT):
-                return _as_principal(await self.verify(token))
+                async with self._turn_of(address), self._verifying:
+                    return _as_principal(await self._verify(token))
         except (trio.Cancelled, KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as problem:
             raise self._verifier_failed(token, problem) from None
         self._log(f"took longer than {VERIFY_TIMEOUT:g} s")
         raise Denied(503, "", "Tokens cannot be checked now")
+
+    @asynccontextmanager
+    async def _turn_of(self, address: str) -> AsyncIterator[None]:
+        """Wait until one more token of an address may be verified.
+
+        Rechecks of open connections have no address, and share one turn.
+        """
+        limiter = self._verifying_of.get(address)
+        if limiter is None:
+            limiter = trio.CapacityLimiter(MOST_VERIFYING_OF_ONE)
+            self._verifying_of[address] = limiter
+        try:
+            async with limiter:
+                yield
+        finally:
+            statistics = limiter.statistics()
+            is_used = statistics.borrowed_tokens or statistics.tasks_waiting
+            if not is_used and self._verifying_of.get(address) is limiter:
+                del self._verifying_of[address]
 
     def _verifier_failed(self, token: str, problem: BaseException) -> Denied:
         """Log a failure of the verifier, and return the error for the client."""
@@ -158,6 +306,12 @@ def _is_plain_function(verify: object) -> bool:
     if not inspect.isfunction(verify):
         return False
     return not inspect.iscoroutinefunction(inspect.unwrap(verify))
+
+
+def _is_duration(given: object) -> bool:
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        return False
+    return 0 <= given < inf
 
 
 def _is_resource_url(resource: str) -> bool:

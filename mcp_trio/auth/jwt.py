@@ -185,11 +185,22 @@ class Unreachable(Exception):
     """The keys could not be downloaded."""
 
 
+# What can go wrong in a download. A RuntimeError means that no thread can be started.
+FETCH_ERRORS = (
+    OSError,
+    HTTPException,
+    ValueError,
+    RuntimeError,
+    trio.TooSlowError,
+)
+
+
 class KeySet:
     """The public keys of an issuer, by their names.
 
-    A set with a URL is downloaded when a key is first needed, when a key is not known,
-    and when the known keys are old.
+    A set with a URL is downloaded when a key is first needed, or when it is not known.
+    Known keys that are old are downloaded again in the background, and serve meanwhile:
+    an issuer that hangs holds up nobody whose key is known.
     """
 
     def __init__(self, source: str | os.PathLike[str] | Mapping[str, Any]) -> None:
@@ -200,6 +211,7 @@ class KeySet:
         self._old_at = inf
         self._fetch_at = inf
         self._fetching = trio.Lock()
+        self._is_renewing = False
         self._threads = trio.CapacityLimiter(_MAX_DOWNLOADS)
         if isinstance(source, Mapping):
             self._keys = _public_keys(source)
@@ -216,7 +228,8 @@ class KeySet:
         If the token or the set does not name keys, the only key is returned.
         """
         found = self._known(kid)
-        if found is not None and trio.current_time() < self._old_at:
+        if found is not None:
+            self._renew_if_old()
             return found
         async with self._fetching:
             # Another task may have downloaded the keys in the meantime.
@@ -225,6 +238,22 @@ class KeySet:
         if not self._keys:
             raise Unreachable(f"{self._url}: its keys are not known yet")
         return self._known(kid)
+
+    def _renew_if_old(self) -> None:
+        """Begin to download the keys in the background, if they are old."""
+        now = trio.current_time()
+        is_due = now >= self._old_at and now >= self._fetch_at
+        if is_due and not self._is_renewing:
+            self._is_renewing = True
+            trio.lowlevel.spawn_system_task(self._renew)
+
+    async def _renew(self) -> None:
+        try:
+            async with self._fetching:
+                if trio.current_time() >= self._fetch_at:
+                    await self._fetch()
+        finally:
+            self._is_renewing = False
 
     def _known(self, kid: Any) -> "PyJWK | None":
         if len(self._keys) == 1 and (kid is None or None in self._keys):
@@ -241,7 +270,7 @@ class KeySet:
                     _download, self._url, abandon_on_cancel=True, limiter=self._threads
                 )
             self._keys = _decode_keys(data, self._url)
-        except (OSError, HTTPException, ValueError, trio.TooSlowError) as problem:
+        except FETCH_ERRORS as problem:
             reason = str(problem) or "it took too long"
             log.warning("the keys at %s could not be had: %s", self._url, reason)
         else:

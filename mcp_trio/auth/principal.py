@@ -62,6 +62,13 @@ def owner() -> Owner:
         return Owner("owner")
 
 
+def has_scopes(principal: Principal | None, scopes: frozenset[str]) -> bool:
+    """Return whether a principal has all of the scopes. None has no scopes."""
+    if not scopes:
+        return True
+    return principal is not None and principal.held(scopes) == scopes
+
+
 def is_same_principal(one: Principal | None, other: Principal | None) -> bool:
     """Return whether two principals are the same.
 

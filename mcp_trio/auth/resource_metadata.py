@@ -30,6 +30,18 @@ def metadata_url(resource: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{path}"
 
 
+def sse_url(endpoint: str, path: str) -> str:
+    """Return the URL of HTTP+SSE, given the URL of the MCP endpoint and its own path.
+
+    Behind a proxy, clients may see both under a prefix.
+    """
+    parts = urlsplit(endpoint)
+    prefix = ""
+    if parts.path.rstrip("/").endswith(path):
+        prefix = parts.path.rstrip("/").removesuffix(path)
+    return f"{parts.scheme}://{parts.netloc}{prefix}/sse"
+
+
 def challenge(resource: str, scopes: Iterable[str], error: str = "") -> str:
     """Return the value of WWW-Authenticate in a response that refuses a token.
 

@@ -27,9 +27,9 @@ class token_file:
 
     `python -m mcp_trio token` makes a token and the line for the file. Raises OSError
     or ValueError if the file cannot be read or a line is not valid. The file is read
-    again when it has changed. If that fails, or the file is empty, as it is for a moment
-    while a program rewrites it, the tokens known before stay valid. A file with nothing
-    but a comment in it revokes every token.
+    again when it has changed. If that fails, or the file is empty, as it is for a
+    moment while a program rewrites it, the tokens known before stay valid. A file with
+    nothing but a comment in it revokes every token.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -154,7 +154,7 @@ class Load:
         if not ready:
             raise UsageError(
                 f"the server owes {len(self._in_flight)} answers, "
-                f"and nothing has come for {PATIENCE:g} s"
+                f"and nothing has arrived for {PATIENCE:g} s"
             )
         for key, events in ready:
             connection: LoadConnection = key.data

@@ -117,7 +117,7 @@ def chart(
         import matplotlib
     except ImportError:
         raise UsageError(
-            "a chart wants matplotlib: pip install 'mcp_trio[charts]'"
+            "a chart needs matplotlib: pip install 'mcp_trio[charts]'"
         ) from None
     matplotlib.use("svg")
     from matplotlib import pyplot

@@ -72,7 +72,7 @@ def recorded(trace: Trace, revision: str) -> list[LoadRequest]:
             requests.append(request(message["method"], params, revision, fails=fails))
     if not requests:
         raise UsageError(
-            f"{trace.path} is no load: there is no request in it that was answered"
+            f"{trace.path} cannot be used as a load: no request in it was answered"
         )
     return requests
 
@@ -92,8 +92,8 @@ def _messages_by_id(trace: Trace) -> tuple[dict[Any, Json], dict[Any, Json]]:
                 continue
             elif line.sender == "server":
                 raise UsageError(
-                    f"{trace.path} is no load: "
-                    f"the server asks for {message['method']} in it"
+                    f"{trace.path} cannot be used as a load: "
+                    f"the server sends {message['method']} requests in it"
                 )
             elif message["method"] != "initialize":
                 requests[message["id"]] = message
@@ -116,7 +116,7 @@ def _result_of(connection: LoadConnection, request: LoadRequest) -> Json:
             f"the server answered with an error: {message['error'].get('message')}"
         )
     if "result" not in message:
-        raise UsageError("what answered is no MCP server: it sends back what it gets")
+        raise UsageError("this is not an MCP server: it sends back what it receives")
     result: Json = message["result"]
     return result
 

@@ -70,7 +70,7 @@ def read_reply(message: bytes) -> LoadReply:
         return _decode_reply(message)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise UsageError(
-            f"what answered is no MCP server: it sent {message[:80]!r}"
+            f"this is not an MCP server: it sent {message[:80]!r}"
         ) from None
 
 
@@ -280,7 +280,7 @@ class HttpLoadConnection(SocketLoadConnection):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as problem:
-            raise UsageError(f"what answered is no HTTP: {problem}") from None
+            raise UsageError(f"the response is not HTTP: {problem}") from None
         if self._closes:
             self._reconnect()
         return self._replies
@@ -385,6 +385,6 @@ class WebSocketLoadConnection(SocketLoadConnection):
         elif isinstance(event, self._events.RejectConnection):
             self.close()
             raise UsageError(
-                "there is no WebSocket: "
-                f"the server answers with status {event.status_code}"
+                "the server rejected the WebSocket handshake with status "
+                f"{event.status_code}"
             )

@@ -1,1 +1,1 @@
-"""TODO"""
+"""The command line, with one file per command."""

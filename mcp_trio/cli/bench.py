@@ -1,15 +1,21 @@
-"""The command that measures a server."""
+"""The command `bench`: measure a server."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
+from ..bench.report import Report, chart
+from ..bench.target import BenchTarget, reach, recorded, request
+from ..bench.transports import LoadRequest
 from ..client.target import is_url, transport_of
-from . import arguments as values
+from ..load_spec import UsageError
+from ..trace.format import Trace, read
+from .arguments import find_tool, read_arguments
 from .options import (
     DEMO,
     PROG,
@@ -22,22 +28,16 @@ from .options import (
 )
 from .output import as_json, bar
 
-if TYPE_CHECKING:
-    from ..bench.report import Report
-    from ..bench.target import BenchTarget
-    from ..bench.transports import LoadRequest
-    from ..trace.format import Trace
-
-# How many at once, where nothing else is said: over HTTP so many connections, else so many on one.
+# The default numbers of requests at a time. Over HTTP, each has its own connection.
 AT_ONCE = {"http": [1, 16], "sse": [1], "ws": [1, 50], "stdio": [1, 1000]}
-# Letters in a line where there is no terminal that says how many it has.
+# The width of the table if there is no terminal.
 WIDTH = 140
-# What the measuring takes of a server's time before any of it counts, as a share of what counts.
+# The time for warming up, as a share of the time that counts.
 WARM_UP = 0.3
 
 
-def arguments(parser: Parser) -> None:
-    """What bench takes."""
+def bench_arguments(parser: Parser) -> None:
+    """Declare the arguments of `bench`."""
     parser.usage = (
         f"{PROG} bench [OPTION...] SPEC|URL [TOOL [KEY=VALUE...]]\n"
         f"       {PROG} bench [OPTION...] [TOOL [KEY=VALUE...]] -- COMMAND..."
@@ -46,26 +46,24 @@ def arguments(parser: Parser) -> None:
         "words",
         nargs="*",
         metavar="SPEC|URL TOOL KEY=VALUE",
-        help=f"what to call (else tools are listed); {SPEC_HELP}",
+        help=f"the call to make; without one, tools are listed; {SPEC_HELP}",
     )
     parser.add_argument(
-        "--trace",
-        metavar="FILE",
-        type=Path,
-        help="load it with the requests of a trace",
+        "--trace", metavar="FILE", type=Path, help="send the requests of a trace"
     )
     parser.add_argument(
         "--at-once",
         metavar="N,N",
         type=_numbers,
-        help="requests under way, over HTTP each on its own connection (stdio 1,1000; HTTP 1,16; WebSocket 1,50)",
+        help="how many requests at a time, over HTTP each on its own connection "
+        "(stdio 1,1000; HTTP 1,16; WebSocket 1,50)",
     )
     parser.add_argument(
         "--seconds",
         metavar="SECONDS",
         type=timeout,
         default=5.0,
-        help="for each number of them (5)",
+        help="how long to measure for each of these numbers (5)",
     )
     client_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print all figures as JSON")
@@ -78,103 +76,134 @@ def _numbers(text: str) -> list[int]:
     except ValueError:
         numbers = [0]
     if min(numbers) < 1:
-        raise argparse.ArgumentTypeError(
-            f"numbers are wanted, such as 1,16, not {text!r}"
-        )
+        raise argparse.ArgumentTypeError(f"expected numbers such as 1,16, got {text!r}")
     return numbers
 
 
 def bench(options: argparse.Namespace) -> int:
-    """Measure a server: throughput, latency, start-up, memory.
+    """Measure a server's throughput, latency, start-up time and memory.
 
-    The exit code is 1 where calls have failed.
+    The exit code is 1 if calls failed.
     """
-    numbers = options.at_once or AT_ONCE[_way(options)]
-    total, spent = len(numbers) * options.seconds * (1 + WARM_UP), 0.0
+    if options.svg and find_spec("matplotlib") is None:
+        raise UsageError("--svg needs: pip install 'mcp_trio[charts]'")
+    plan = _plan(options)
+    total = len(plan.numbers) * plan.seconds * (1 + WARM_UP)
+    spent = 0.0
+    with bar() as show:
 
-    def advance(seconds: float) -> None:
-        nonlocal spent
-        spent += seconds
-        tell(round(spent), round(total), "seconds of measuring")
+        def advance(seconds: float) -> None:
+            nonlocal spent
+            spent += seconds
+            show(round(spent), round(total), "seconds of measuring")
 
-    with bar() as tell:
-        report = _measured(options, numbers, advance)
+        report = _measure(plan, advance)
     if options.json:
         print(as_json(report))
     else:
         _print(report)
-    if options.svg:  # last: what was measured is not lost where it cannot be drawn
+    if options.svg:
+        # Last, so that a failure to draw does not lose the figures.
         _draw(report, options.svg)
     return 1 if any(run.errors for run in report.runs) else 0
 
 
-def _way(options: argparse.Namespace) -> str:
-    first = options.words[0] if options.words else ""
-    return "stdio" if options.command or not is_url(first) else transport_of(first)
+class Plan(NamedTuple):
+    """What to measure, and how."""
+
+    spec: str
+    # What to connect to: a URL, or the command that starts the server.
+    target: str | list[str]
+    transport: str
+    revision: str
+    token: str
+    # The tool to call and its KEY=VALUE pairs, if any.
+    words: list[str]
+    trace: Trace | None
+    numbers: list[int]
+    seconds: float
 
 
-def _measured(
-    options: argparse.Namespace, numbers: list[int], tell: Callable[[float], None]
-) -> Report:
-    """Each number of requests at once, against a server that has just been reached."""
-    from ..bench.report import Report
-    from ..bench.target import reach
-    from ..trace.format import read
-
-    words, way = list(options.words), _way(options)
-    spec = " ".join(options.command) or (words.pop(0) if words else DEMO)
-    command = options.command or [sys.executable, "-m", "mcp_trio", "run", spec]
+def _plan(options: argparse.Namespace) -> Plan:
+    words = list(options.words)
+    target: str | list[str]
+    transport = "stdio"
+    if options.command:
+        spec = " ".join(options.command)
+        target = options.command
+    else:
+        spec = words.pop(0) if words else DEMO
+        target = [sys.executable, "-m", "mcp_trio", "run", spec]
+        if is_url(spec):
+            target = spec
+            transport = transport_of(spec)
     trace = read(options.trace) if options.trace else None
-    report = Report(
-        spec, options.revision or (trace and trace.header.revision) or SPOKEN
+    revision = options.revision
+    if trace is not None:
+        revision = revision or trace.header.revision
+    return Plan(
+        spec=spec,
+        target=target,
+        transport=transport,
+        revision=revision or SPOKEN,
+        token=token_of(options),
+        words=words,
+        trace=trace,
+        numbers=options.at_once or AT_ONCE[transport],
+        seconds=options.seconds,
     )
-    for number in numbers:
-        connections, window = (number, 1) if way == "http" else (1, number)
-        with reach(
-            command if way == "stdio" else spec,
-            report.revision,
-            connections,
-            token_of(options),
-        ) as server:
-            report.server, report.revision = server.name, server.revision
+
+
+def _measure(plan: Plan, advance: Callable[[float], None]) -> Report:
+    """Measure each number of requests at a time, each against a fresh server."""
+    report = Report(plan.spec, plan.revision)
+    for number in plan.numbers:
+        connections = 1
+        window = number
+        if plan.transport == "http":
+            connections = number
+            window = 1
+        with reach(plan.target, report.revision, connections, plan.token) as server:
+            report.server = server.name
+            report.revision = server.revision
             report.start_up = report.start_up or server.start_up
-            report.load, requests = _load(server, words, trace)
-            before = server.memory()
-            server.load(requests, window, options.seconds * WARM_UP, tell=tell)
-            report.runs.append(
-                server.load(requests, window, options.seconds, tell=tell)
-            )
-            report.memory = [*(report.memory or [before])[:1], server.memory()]
+            report.load, requests = _load(server, plan)
+            memory_before = server.memory()
+            server.load(requests, window, plan.seconds * WARM_UP, tell=advance)
+            run = server.load(requests, window, plan.seconds, tell=advance)
+            report.runs.append(run)
+            if not report.memory:
+                report.memory = [memory_before]
+            # Of the first server before any load, and of the last one after it.
+            report.memory = [report.memory[0], server.memory()]
     return report
 
 
-def _load(
-    server: BenchTarget, words: list[str], trace: Trace | None
-) -> tuple[str, list[LoadRequest]]:
-    """What the server is asked for, in words and as requests. Raises UsageError."""
-    from ..bench.target import recorded, request
-
-    if trace is not None:
-        return f"the requests of {trace.path}", recorded(trace, server.revision)
-    if not words:
+def _load(server: BenchTarget, plan: Plan) -> tuple[str, list[LoadRequest]]:
+    """Return the requests to send, and a description. Raises UsageError."""
+    if plan.trace is not None:
+        requests = recorded(plan.trace, server.revision)
+        return f"the requests of {plan.trace.path}", requests
+    if not plan.words:
         return "tools/list", [request("tools/list", {}, server.revision)]
-    tool = values.named(server.tools(), words[0])
-    params = {"name": words[0], "arguments": values.arguments(tool, words[1:])}
-    return " ".join(words), [request("tools/call", params, server.revision)]
+    name, *pairs = plan.words
+    tool = find_tool(server.tools(), name)
+    params = {"name": name, "arguments": read_arguments(tool, pairs)}
+    return " ".join(plan.words), [request("tools/call", params, server.revision)]
 
 
 def _print(report: Report) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    first, *rows = report.rows()
+    titles, *rows = report.rows()
     table = Table(
         box=None,
         title=f"{report.server}: {report.load}, {report.revision}",
         title_justify="left",
     )
-    for name in first:
-        table.add_column(name, justify="right")
+    for title in titles:
+        table.add_column(title, justify="right")
     for row in rows:
         table.add_row(*row)
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
@@ -184,8 +213,6 @@ def _print(report: Report) -> None:
 
 
 def _draw(report: Report, path: Path) -> None:
-    from ..bench.report import chart
-
     bars = {f"{run.at_once} at once": run.rate for run in report.runs}
     labels = [f"{run.rate:,.0f} a second" for run in report.runs]
     chart(path, f"{report.server}: {report.load}", bars, labels, ours=len(bars) - 1)

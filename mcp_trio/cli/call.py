@@ -1,4 +1,4 @@
-"""TODO"""
+"""The command `call`: call a tool."""
 
 from __future__ import annotations
 
@@ -7,28 +7,19 @@ import sys
 
 import trio
 
-from ..client.client import Client
+from ..client.client import Client, Result
 from ..load_spec import UsageError
 from ..protocol.types import Json
-from .arguments import arguments, from_json, named
-from .options import (
-    PROG,
-    Parser,
-    at_terminal,
-    client_arguments,
-)
+from .arguments import find_tool, from_json, read_arguments
+from .options import PROG, Parser, at_terminal, client_arguments
 from .output import answer, bar, printed
-from .target import _client
+from .target import connect_to_target
 
-# An example of what `call` takes.
-CALL = "server.py add a=1 b=2"
-
-
-# call
+_PROGRESS = "notifications/progress"
 
 
 def call_arguments(parser: Parser) -> None:
-    """What call takes."""
+    """Declare the arguments of `call`."""
     parser.usage = (
         f"{PROG} call [OPTION...] SPEC|URL TOOL [KEY=VALUE...]\n"
         f"       {PROG} call [OPTION...] TOOL [KEY=VALUE...] -- COMMAND..."
@@ -37,8 +28,9 @@ def call_arguments(parser: Parser) -> None:
         "words",
         nargs="*",
         metavar="SPEC TOOL KEY=VALUE",
-        help="a VALUE is read as the tool's schema has it; LIST=A LIST=B makes a list, OBJECT.KEY=VALUE an object;"
-        " KEY:=VALUE is JSON; the VALUE @FILE is what the file holds",
+        help="the tool's schema decides how a VALUE is read; LIST=A LIST=B is a list, "
+        "OBJECT.KEY=VALUE an object; KEY:=VALUE is JSON; the VALUE @FILE is the "
+        "content of a file",
     )
     parser.add_argument(
         "--json", metavar="OBJECT", help="the arguments, as one JSON object"
@@ -47,39 +39,53 @@ def call_arguments(parser: Parser) -> None:
 
 
 async def call(options: argparse.Namespace) -> int:
-    """Call a tool and print what it answers.
+    """Call a tool and print its result.
 
-    A tool that fails is exit code 1, in every revision whose results say so: the first one's do not.
+    The exit code is 1 if the tool fails. In the first revision, results do not say so.
     """
-    words = [None, *options.words] if options.command else options.words
-    if len(words) < 2:
-        raise UsageError(f"call wants a target and a tool, as in: {PROG} call {CALL}")
-    spec, name, *pairs = words
-    given = (
-        from_json(options.json, "--json: one JSON object", Json) if options.json else {}
-    )
-    asks: Json = (
-        {"capabilities": {"elicitation": {"form": {}}}, "answer": answer}
-        if at_terminal()
-        else {}
-    )
-    async with _client(spec, options, **asks) as client:
-        given = arguments(named(await client.list_tools(), name), pairs, given)
-        async with trio.open_nursery() as nursery:
-            if sys.stderr.isatty():
-                nursery.start_soon(_show_progress, client)
-            result = await client.call_tool(name, given, meta={"progressToken": "call"})
-            nursery.cancel_scope.cancel()
+    words = list(options.words)
+    spec = None
+    if words and not options.command:
+        spec = words.pop(0)
+    if not words:
+        raise UsageError(
+            f"call: expected a server and a tool, for example: {PROG} call server.py "
+            "add a=1 b=2"
+        )
+    tool, *pairs = words
+    given: Json = {}
+    if options.json:
+        given = from_json(options.json, "--json", "a JSON object", Json)
+    if at_terminal():
+        connection = connect_to_target(
+            spec, options, capabilities={"elicitation": {"form": {}}}, answer=answer
+        )
+    else:
+        connection = connect_to_target(spec, options)
+    async with connection as client:
+        listed = find_tool(await client.list_tools(), tool)
+        result = await _call(client, tool, read_arguments(listed, pairs, given))
     print(printed(result), file=sys.stderr if result.is_error else sys.stdout)
     return 1 if result.is_error else 0
 
 
+async def _call(client: Client, tool: str, arguments: Json) -> Result:
+    """Call a tool, with a progress bar at a terminal."""
+    async with trio.open_nursery() as nursery:
+        if sys.stderr.isatty():
+            nursery.start_soon(_show_progress, client)
+        result = await client.call_tool(tool, arguments, meta={"progressToken": "call"})
+        nursery.cancel_scope.cancel()
+    return result
+
+
 async def _show_progress(client: Client) -> None:
-    heard = await client.hear("notifications/progress")
-    with bar() as tell:
+    heard = await client.hear(_PROGRESS)
+    with bar() as show:
         while True:
             params = heard[-1].get("params", {})
-            done, total = (params.get(key) for key in ("progress", "total"))
+            done = params.get("progress")
+            total = params.get("total")
             if isinstance(done, int | float) and isinstance(total, int | float | None):
-                tell(done, total, str(params.get("message", "")))
-            heard = await client.hear("notifications/progress", len(heard) + 1)
+                show(done, total, str(params.get("message", "")))
+            heard = await client.hear(_PROGRESS, len(heard) + 1)

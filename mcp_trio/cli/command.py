@@ -1,20 +1,45 @@
-"""What a command of the command line is."""
+"""A command of the command line, which is loaded when it is used."""
+
+from __future__ import annotations
 
 import argparse
+import importlib
+import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .options import Parser
+import trio
+
+if TYPE_CHECKING:
+    from .options import Parser
 
 
 class Command(NamedTuple):
-    """One command: what it takes, and what it does, as its docstring says, in the loop or not: to its exit code."""
+    """A command.
 
-    arguments: Callable[[Parser], None]
-    run: Callable[[argparse.Namespace], Any]
-    example: str
+    Its module in this folder has its name, and so does the function that runs it, which
+    returns the exit code and may be async. `NAME_arguments` declares its arguments.
+    """
 
-    @property
-    def summary(self) -> str:
-        """What it does, in one line."""
-        return (self.run.__doc__ or "").partition("\n")[0]
+    name: str
+    summary: str
+    example: str = ""
+
+    def add_arguments(self, parser: Parser) -> None:
+        """Declare the arguments of the command."""
+        self._load(f"{self.name}_arguments")(parser)
+
+    def run(self, options: argparse.Namespace) -> int:
+        """Run the command and return its exit code."""
+        function = self._load(self.name)
+        code: int
+        if inspect.iscoroutinefunction(function):
+            code = trio.run(function, options)
+        else:
+            code = function(options)
+        return code
+
+    def _load(self, function: str) -> Callable[..., Any]:
+        module = importlib.import_module(f".{self.name}", __package__)
+        found: Callable[..., Any] = getattr(module, function)
+        return found

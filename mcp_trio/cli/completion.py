@@ -1,4 +1,4 @@
-"""The command that lets a shell complete what is typed."""
+"""The command `completion`: scripts for shells, and the words that they ask for."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 
-from ..client.target import is_url
 from ..load_spec import UsageError, load
 from .command import Command
-from .options import Parser, one_of
+from .options import Parser, looks_like_url, one_of
 
 SCRIPTS = {
     "bash": r"""# To use it: eval "$(mcp-trio completion bash)", also in ~/.bashrc
@@ -60,17 +59,18 @@ complete -c mcp-trio -f -a '(__mcp_trio)'
 }
 
 
-def arguments(parser: Parser) -> None:
-    """What completion takes."""
+def completion_arguments(parser: Parser) -> None:
+    """Declare the arguments of `completion`."""
     parser.add_argument(
         "shell", metavar="SHELL", type=one_of(SCRIPTS), help=", ".join(SCRIPTS)
     )
 
 
 def completion(options: argparse.Namespace) -> int:
-    """Print what lets a shell complete commands, flags and tools.
+    """Print a script for a shell, or the words that complete a command line.
 
-    Behind `--` are the words of a line so far, of which the last one is completed: that is what it calls.
+    The script calls this command again. The words of the line so far follow `--`, and
+    the last of them is to be completed.
     """
     if not options.command:
         print(SCRIPTS[options.shell], end="")
@@ -80,13 +80,12 @@ def completion(options: argparse.Namespace) -> int:
 
 
 def completed(commands: Mapping[str, Command], words: list[str]) -> list[str]:
-    """What the last word may become; nothing where it may be a file."""
+    """Return the words that the last one may become; none if it may be a file."""
     if not words:
         return []
     *before, last = words
-    return [
-        word for word in _candidates(commands, before, last) if word.startswith(last)
-    ]
+    candidates = _candidates(commands, before, last)
+    return [word for word in candidates if word.startswith(last)]
 
 
 def _candidates(
@@ -94,61 +93,67 @@ def _candidates(
 ) -> list[str]:
     if not before and not last.startswith("-"):
         return list(commands)
-    name = before[0] if before and not before[0].startswith("-") else "run"
+    name = "run"
+    if before and not before[0].startswith("-"):
+        name = before[0]
     if name not in commands or "--" in before:
         return []
     parser = Parser()
-    commands[name].arguments(parser)
-    flags = parser._option_string_actions
-    if before and (flag := flags.get(before[-1])) and flag.nargs is None:
-        return list(getattr(flag.type, "words", ()))
+    commands[name].add_arguments(parser)
+    options = parser.known_options
+    if before and _takes_value(options, before[-1]):
+        return list(getattr(options[before[-1]].type, "words", ()))
     if last.startswith("-"):
-        return [*flags, "--"]
-    given = _positional(before[1:], flags)
+        return [*options, "--"]
     if name == "completion":
         return list(SCRIPTS)
-    return (
-        _of_tools(given)
-        if name in ("call", "bench") and given and "=" not in last
-        else []
-    )
+    given = _positional(before[1:], options)
+    if name in ("call", "bench") and given and "=" not in last:
+        return _tools_or_arguments(given)
+    return []
 
 
-def _positional(words: list[str], flags: Mapping[str, argparse.Action]) -> list[str]:
-    """The words that are neither flags nor the values of flags."""
-    takes = [
-        (flag := flags.get(word)) is not None and flag.nargs is None for word in words
-    ]
-    return [
-        word
-        for word, is_value in zip(words, [False, *takes], strict=False)
-        if not is_value and not word.startswith("-")
-    ]
+def _takes_value(options: Mapping[str, argparse.Action], word: str) -> bool:
+    """Return whether a word is an option that takes a value."""
+    return word in options and options[word].nargs is None
 
 
-def _of_tools(given: list[str]) -> list[str]:
-    """The tools of a SPEC, or what is left of a tool's arguments; a server elsewhere is not asked for them."""
-    spec, *tool = given
-    if is_url(spec):
+def _positional(words: list[str], options: Mapping[str, argparse.Action]) -> list[str]:
+    """Return the words that are neither options nor their values."""
+    found = []
+    previous = ""
+    for word in words:
+        if not word.startswith("-") and not _takes_value(options, previous):
+            found.append(word)
+        previous = word
+    return found
+
+
+def _tools_or_arguments(given: list[str]) -> list[str]:
+    """Return the tools of a SPEC, or the arguments of a tool that are not given yet.
+
+    A server at a URL is not asked.
+    """
+    spec, *words = given
+    if looks_like_url(spec):
         return []
     try:
         with _silence():
             tools = load(spec).tools
     except UsageError:
         return []
-    if not tool:
+    if not words:
         return list(tools)
-    taken = {pair.partition("=")[0] for pair in tool[1:]}
-    return [
-        f"{key}="
-        for key in (tools[tool[0]].properties if tool[0] in tools else ())
-        if key not in taken
-    ]
+    tool, *pairs = words
+    if tool not in tools:
+        return []
+    taken = {pair.partition("=")[0] for pair in pairs}
+    return [f"{key}=" for key in tools[tool].properties if key not in taken]
 
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Nothing that a SPEC prints, in whatever way, is taken for a word."""
+    """Discard what a SPEC prints, which would be taken for a word."""
     kept = os.dup(1)
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
         os.dup2(nowhere.fileno(), 1)

@@ -1,4 +1,4 @@
-"""The command that tells a host, such as an editor or a chat program, of a server."""
+"""The command `config`: the entry for a server in a host's configuration."""
 
 from __future__ import annotations
 
@@ -6,260 +6,212 @@ import argparse
 import json
 import os
 import re
-import shutil
 import sys
-from contextlib import redirect_stdout, suppress
-from itertools import count
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 
-from ..client.target import is_url
 from ..load_spec import UsageError, absolute, import_root, load
 from ..protocol.types import Json
-from .options import DEMO, PROG, SPEC_HELP, Parser, one_of
+from .host_file import put_entry
+from .options import DEMO, PROG, SPEC_HELP, Parser, looks_like_url, one_of
 
 
-class Host(Struct, frozen=True):
-    """How a host wants to be told of servers: where, under which key, and what an entry has besides."""
+class HostFormat(Struct, frozen=True):
+    """How a host is configured."""
 
+    # The end of the path of its configuration file.
     file: str
+    # The key of the object that holds the servers.
     key: str = "mcpServers"
-    starts: Json = {}  # what it wants said besides of a command, and of a URL
-    reaches: Json = {}
-    url: str = "url"  # the key of a URL; nothing: it takes none there
+    # What an entry has in addition to a command, and to a URL.
+    with_command: Json = {}
+    with_url: Json = {}
+    # The key of a URL; empty if the file cannot hold one.
+    url_key: str = "url"
 
 
 HOSTS = {
-    "claude-desktop": Host("claude_desktop_config.json", url=""),
-    "claude-code": Host(
-        ".mcp.json", starts={"type": "stdio"}, reaches={"type": "http"}
+    "claude-desktop": HostFormat("claude_desktop_config.json", url_key=""),
+    "claude-code": HostFormat(
+        ".mcp.json", with_command={"type": "stdio"}, with_url={"type": "http"}
     ),
-    "cursor": Host(".cursor/mcp.json", starts={"type": "stdio"}),
-    "vscode": Host(".vscode/mcp.json", "servers", {"type": "stdio"}, {"type": "http"}),
-    "windsurf": Host("mcp_config.json", url="serverUrl"),
+    "cursor": HostFormat(".cursor/mcp.json", with_command={"type": "stdio"}),
+    "vscode": HostFormat(
+        ".vscode/mcp.json",
+        key="servers",
+        with_command={"type": "stdio"},
+        with_url={"type": "http"},
+    ),
+    "windsurf": HostFormat("mcp_config.json", url_key="serverUrl"),
 }
-DEFAULT = "claude-desktop"
+DEFAULT_HOST = "claude-desktop"
 
 
-def arguments(parser: Parser) -> None:
-    """What config takes."""
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        # Without the value, which may be a secret.
+        raise argparse.ArgumentTypeError(f"expected KEY=VALUE, got {name!r}")
+    return name, value
+
+
+def config_arguments(parser: Parser) -> None:
+    """Declare the arguments of `config`."""
     parser.add_argument("spec", nargs="?", metavar="SPEC", help=SPEC_HELP)
     parser.add_argument(
         "--for",
         dest="host",
         metavar="HOST",
         type=one_of(HOSTS),
-        help=f"{', '.join(HOSTS)} (what FILE is called as, else {DEFAULT})",
+        help=f"{', '.join(HOSTS)}; default: by the name of FILE, or {DEFAULT_HOST}",
     )
     parser.add_argument(
         "--into",
         metavar="FILE",
         type=Path,
-        help="put it into the host's file, with a backup",
+        help="add the entry to the host's file, and keep a backup",
     )
     parser.add_argument(
         "--name",
         metavar="NAME",
-        help="what the host calls it (what the server calls itself)",
+        help="the server's name in the host; default: its own name",
+    )
+    parser.add_argument(
+        "--env",
+        metavar="KEY=VALUE",
+        type=_variable,
+        action="append",
+        default=[],
+        help="start the server with this environment variable; may be repeated",
     )
     parser.add_argument(
         "--http",
         metavar="URL",
-        help="the host is to reach it there, rather than to start it",
+        help="connect to the server at this URL, instead of starting it",
     )
     parser.add_argument(
         "--force",
         action="store_true",
-        help="replace an entry of the same name that says otherwise",
+        help="replace a different entry of the same name",
     )
 
 
 def config(options: argparse.Namespace) -> int:
-    """Print what a host's file says of a server, or put it there."""
-    if options.command:
-        raise UsageError(
-            f"config takes a SPEC, not a command, as in: {PROG} config server.py"
-        )
-    if is_url(options.spec):
-        raise UsageError(f"for a URL: {PROG} config --http {options.spec} --name NAME")
-    name, host = options.name, options.host or _host_of(options.into)
+    """Print an entry for a server, or add it to a host's file."""
+    host_name = options.host or _host_of_file(options.into)
+    _check(options, host_name)
+    host = HOSTS[host_name]
+    name = _name(options)
     if options.http:
-        entry = _to_reach(options.http, host)
-    if not options.http or options.spec is not None:
-        with redirect_stdout(sys.stderr):  # what the SPEC prints
-            server = load(DEMO if options.spec is None else options.spec)
-        name = name or re.sub(r"[^\w-]+", "-", server.info.name, flags=re.ASCII).strip(
-            "-"
-        )
-    if not name:
-        raise UsageError("--name NAME is wanted: what the host is to call the server")
-    if not options.http:
-        entry = HOSTS[host].starts | _to_start(options.spec)
-    if options.into is None:
-        print(
-            json.dumps({HOSTS[host].key: {name: entry}}, indent=2, ensure_ascii=False)
-        )
+        entry = host.with_url | {host.url_key: options.http}
     else:
-        print(_put(options.into, HOSTS[host].key, name, entry, force=options.force))
+        entry = host.with_command | _entry_with_command(options.spec, options.env)
+    if options.into is None:
+        whole = {host.key: {name: entry}}
+        print(json.dumps(whole, indent=2, ensure_ascii=False))
+    else:
+        print(
+            put_entry(
+                options.into,
+                host.key,
+                name,
+                entry,
+                force=options.force,
+                other_hosts=_other_hosts(host.key),
+            )
+        )
     return 0
 
 
-def _host_of(file: Path | None) -> str:
-    """The host whose file this is, as it is called."""
-    path = f"/{file.absolute().as_posix()}" if file else ""
-    return next(
-        (name for name, host in HOSTS.items() if path.endswith(f"/{host.file}")),
-        DEFAULT,
-    )
+def _name(options: argparse.Namespace) -> str:
+    """Return the server's name in the host. Raises UsageError.
+
+    A SPEC is loaded in any case, as an entry for a broken server is of no use.
+    """
+    name = ""
+    if options.spec is not None or not options.http:
+        name = _load_name(options.spec)
+    name = options.name or name
+    if not name:
+        raise UsageError("config: expected --name NAME, the server's name in the host")
+    return name
 
 
-def _to_reach(url: str, host: str) -> Json:
-    about = HOSTS[host]
-    if not is_url(url) or url.startswith("ws"):
+def _other_hosts(key: str) -> dict[str, str]:
+    """Return a host for each of the other keys."""
+    found: dict[str, str] = {}
+    for name, host in HOSTS.items():
+        if host.key != key:
+            found.setdefault(host.key, name)
+    return found
+
+
+def _check(options: argparse.Namespace, host_name: str) -> None:
+    """Raise UsageError for options that make no sense."""
+    if options.command:
         raise UsageError(
-            f"--http wants a URL such as http://127.0.0.1:8000/mcp, not {url!r}"
+            f"config: expected a SPEC, got a command; for example: {PROG} config "
+            "server.py"
         )
-    if not about.url:
+    if looks_like_url(options.spec):
         raise UsageError(
-            f"the file of {host} knows no URLs; give it a SPEC to start, or add the URL among its connectors"
+            f"config: expected a SPEC, got a URL; run: {PROG} config --http "
+            f"{options.spec} --name NAME"
         )
-    return about.reaches | {about.url: url}
-
-
-def _to_start(spec: str | None) -> Json:
-    """The command that serves a SPEC that was loaded here, from wherever it is started."""
-    run = {
-        "command": sys.executable,
-        "args": ["-m", "mcp_trio", "run", *([absolute(spec)] if spec else [])],
-    }
-    paths = [root] if spec and (root := import_root(spec)) else []
-    paths += [
-        os.path.abspath(path)
-        for path in os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        if path
-    ]
-    return run | (
-        {"env": {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}} if paths else {}
-    )
-
-
-# A host's file
-
-
-def _put(file: Path, key: str, name: str, entry: Json, *, force: bool) -> str:
-    """Put an entry into a file, beside what is there; says what was done."""
-    path = Path(os.path.realpath(file))
-    text = _text(path)
-    config = _parsed(text, file) if text.strip() else {}
-    others = {host.key for host in HOSTS.values()} - {key}
-    if key not in config and (
-        other := next((other for other in others if other in config), None)
-    ):
-        wanted = next(name for name, host in HOSTS.items() if host.key == other)
-        raise UsageError(
-            f"{file} has {other!r}, not {key!r}: it is another host's; give --for {wanted}"
-        )
-    servers = config.setdefault(key, {})
-    if not isinstance(servers, dict):
-        raise UsageError(
-            f"{file}: {key!r} is no object; mend it, or move the file away"
-        )
-    if servers.get(name) == entry:
-        return f"{file} has {name!r} already"
-    if name in servers and not force:
-        raise UsageError(
-            f"{file} has {name!r} already, with other content; give --force to replace it, or another --name"
-        )
-    servers[name] = entry
-    backup = _backup(path) if path.exists() else None
-    _write(path, _in_the_manner_of(text, config))
-    return f"{file} has {name!r} now" + (
-        f"; as it was before: {backup}" if backup else ""
-    )
-
-
-def _text(path: Path) -> str:
-    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
-        raise UsageError(
-            f"{path} is a pipe or a device, not a file"
-        )  # which would be waited for, and replaced
-    if os.path.exists(path) and not os.access(path, os.W_OK):
-        raise UsageError(f"{path} is read-only, and is left as it is")
-    try:
-        return path.read_bytes().decode("utf-8")
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeError:
-        raise UsageError(f"{path} is no JSON: it is not text in UTF-8") from None
-
-
-def _parsed(text: str, file: Path) -> Json:
-    def unique(pairs: list[tuple[str, Any]]) -> Json:
-        if len(found := dict(pairs)) < len(pairs):
+    if options.http:
+        if not looks_like_url(options.http) or options.http.startswith("ws"):
             raise UsageError(
-                f"{file} has a name twice within one object, of which one would be lost; mend it first"
+                "--http: expected a URL such as http://127.0.0.1:8000/mcp, got "
+                f"{options.http!r}"
             )
-        return found
-
-    try:
-        config = json.loads(text.removeprefix("\ufeff"), object_pairs_hook=unique)
-    except (ValueError, RecursionError) as error:
-        comments = re.search(r"(^|[\s,{\[])//|/\*|,\s*[}\]]", text)
-        why = (
-            "its comments and trailing commas would be lost"
-            if comments
-            else f"it is no JSON ({error})"
-        )
-        raise UsageError(
-            f"{file} is left as it is: {why}; without --into it is printed, to be put in by hand"
-        ) from None
-    if not isinstance(config, dict):
-        raise UsageError(f"{file} is left as it is: it holds no JSON object")
-    return config
+        if not HOSTS[host_name].url_key:
+            raise UsageError(
+                f"--http: the file of {host_name} cannot hold a URL; give a SPEC to "
+                "start, or add the URL in its settings for connectors"
+            )
+        if options.env:
+            raise UsageError(
+                "--env and --http exclude each other: the host does not start a "
+                "server at a URL"
+            )
 
 
-def _in_the_manner_of(text: str, config: Json) -> str:
-    """JSON that is indented, and ends its lines, as a text is."""
-    found = re.search(r"\n([ \t]+)\S", text)
-    in_one_line = (
-        bool(text.strip()) and "\n" not in text.strip() and text.strip() != "{}"
-    )
-    indent = None if in_one_line else found[1] if found else "  "
-    written = json.dumps(config, indent=indent, ensure_ascii=False) + (
-        "\n" if text.endswith("\n") or not text else ""
-    )
-    mark = "\ufeff" if text.startswith("\ufeff") else ""
-    return mark + (written.replace("\n", "\r\n") if "\r\n" in text else written)
+def _host_of_file(file: Path | None) -> str:
+    """Return the host that a configuration file belongs to."""
+    path = f"/{file.absolute().as_posix()}" if file else ""
+    for name, host in HOSTS.items():
+        if path.endswith(f"/{host.file}"):
+            return name
+    return DEFAULT_HOST
 
 
-def _backup(path: Path) -> Path:
-    """A copy beside it, under a name that is free."""
-    names = (path.with_name(f"{path.name}.bak{number or ''}") for number in count())
-    free = next(name for name in names if not name.exists())
-    try:
-        shutil.copy2(path, free)
-    except OSError as error:
-        raise UsageError(
-            f"{free} cannot be written: {error.strerror}; {path} is left as it is"
-        ) from None
-    return free
+def _load_name(spec: str | None) -> str:
+    """Return the name that a server gives itself, as hosts accept it."""
+    # What the user's module prints must not be taken for the entry.
+    with redirect_stdout(sys.stderr):
+        server = load(DEMO if spec is None else spec)
+    words = re.sub(r"[^\w-]+", "-", server.info.name, flags=re.ASCII)
+    return words.strip("-")
 
 
-def _write(path: Path, text: str) -> None:
-    """All of it or nothing."""
-    written = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(exist_ok=True)
-        written.write_bytes(text.encode())
-        if path.exists():
-            shutil.copymode(path, written)
-        written.replace(path)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from None
-    finally:
-        with suppress(OSError):
-            written.unlink(missing_ok=True)
+def _entry_with_command(spec: str | None, variables: list[tuple[str, str]]) -> Json:
+    """Return the command that serves a loaded SPEC, from any folder."""
+    arguments = ["-m", "mcp_trio", "run"]
+    paths = []
+    if spec is not None:
+        arguments.append(absolute(spec))
+        root = import_root(spec)
+        if root is not None:
+            paths.append(root)
+    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    paths += [os.path.abspath(path) for path in inherited if path]
+    env = {}
+    if paths:
+        env["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    env.update(variables)
+    entry: Json = {"command": sys.executable, "args": arguments}
+    if env:
+        entry["env"] = env
+    return entry

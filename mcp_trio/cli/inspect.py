@@ -1,53 +1,47 @@
-"""The commands that look at a server from outside: inspect and call."""
+"""The command `inspect`: list what a server has."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from ..client.errors import RemoteError
+from ..protocol.errors import MethodNotFound
 from ..protocol.types import Json
-from .options import (
-    PROG,
-    SPEC_HELP,
-    Parser,
-    client_arguments,
-)
+from .options import PROG, SPEC_HELP, Parser, client_arguments
 from .output import as_json, table
-from .target import _client
-
-# inspect
+from .target import connect_to_target
 
 
 def inspect_arguments(parser: Parser) -> None:
-    """What inspect takes."""
+    """Declare the arguments of `inspect`."""
     parser.usage = f"{PROG} inspect [OPTION...] [SPEC | URL | -- COMMAND...]"
     parser.add_argument("spec", nargs="?", metavar="SPEC", help=SPEC_HELP)
     parser.add_argument(
-        "--json", action="store_true", help="print it as the wire has it"
+        "--json", action="store_true", help="print the server's own JSON"
     )
     client_arguments(parser)
 
 
 async def inspect(options: argparse.Namespace) -> int:
     """List the tools, resources, templates and prompts of a server."""
-    async with _client(options.spec, options) as client:
-        offered = {
+    async with connect_to_target(options.spec, options) as client:
+        features = {
             **client.server,
-            "tools": await _listed(client.list_tools),
-            "resources": await _listed(client.list_resources),
-            "resourceTemplates": await _listed(client.list_templates),
-            "prompts": await _listed(client.list_prompts),
+            "tools": await _list(client.list_tools),
+            "resources": await _list(client.list_resources),
+            "resourceTemplates": await _list(client.list_templates),
+            "prompts": await _list(client.list_prompts),
         }
-    print(as_json(offered) if options.json else table(offered))
+    print(as_json(features) if options.json else table(features))
     return 0
 
 
-async def _listed(list_all: Callable[[], Any]) -> list[Json]:
+async def _list(list_all: Callable[[], Awaitable[list[Json]]]) -> list[Json]:
     try:
-        return list(await list_all())
+        return await list_all()
     except RemoteError as error:
-        if error.code == -32601:  # a server need not have this kind at all
+        # A server need not have features of every kind.
+        if error.code == MethodNotFound.code:
             return []
         raise

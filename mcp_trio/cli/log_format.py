@@ -1,75 +1,98 @@
-"""How log records are written: a line each for people to read, or an object each for programs."""
+"""How log records are written: as lines of text, or as one JSON object per line."""
 
 import logging
 import re
 from datetime import UTC, datetime
+from types import TracebackType
+from typing import TypeAlias
 
 from ..protocol.jsonrpc import encode
 from ..protocol.sanitize import visible
 from ..protocol.types import Json
 
-# What a record may have besides its message: see `server/journal.py`.
-FIELDS = "event method tool sender revision status seconds reference error more arguments".split()
-# Control characters that JSON lets stand as they are.
-_BARE = re.compile(r"[\x7f-\x9f\u2028\u2029]")
-
-
-# Characters of a traceback: what it ends with may be what a client has sent.
+# What a record may have in addition to its message: see `server/event_log.py`.
+FIELDS = (
+    "event",
+    "method",
+    "tool",
+    "sender",
+    "revision",
+    "status",
+    "seconds",
+    "reference",
+    "error",
+    "more",
+    "arguments",
+)
+# Control characters and line ends that JSON does not escape.
+_UNESCAPED = re.compile(r"[\x7f-\x9f\u2028\u2029]")
+# The most characters of a traceback, which may quote what a client has sent.
 MOST_TRACEBACK = 20_000
+
+_ExcInfo: TypeAlias = (
+    tuple[type[BaseException], BaseException, TracebackType | None]
+    | tuple[None, None, None]
+)
 
 
 class _Formatter(logging.Formatter):
-    def formatException(self, ei: object) -> str:
-        text = super().formatException(ei)  # type: ignore[arg-type]
-        return (
-            text
-            if len(text) <= MOST_TRACEBACK
-            else f"{text[:MOST_TRACEBACK]}\n[cut: {len(text):,} characters]"
-        )
+    def formatException(self, ei: _ExcInfo) -> str:
+        """Return a traceback, truncated."""
+        text = super().formatException(ei)
+        if len(text) <= MOST_TRACEBACK:
+            return text
+        return f"{text[:MOST_TRACEBACK]}\n[cut: {len(text):,} characters]"
 
 
 class TextFormatter(_Formatter):
-    """A line for people. What clients say cannot begin another: tracebacks, the rest of it, are indented."""
+    """One line per record, for people.
+
+    Further lines are indented, so what a client sends cannot look like another record.
+    """
 
     def __init__(self) -> None:
         super().__init__("%(levelname)s %(name)s: %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
-        record.exc_text = None  # which some other formatter may have left
+        """Return a record as text."""
+        # Another formatter may have stored its own text here.
+        record.exc_text = None
         return super().format(record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
+        """Return the first line, without control characters."""
         return visible(super().formatMessage(record))
 
-    def formatException(self, ei: object) -> str:
-        return "\n".join(
-            f"  {visible(line)}" for line in super().formatException(ei).split("\n")
-        )
+    def formatException(self, ei: _ExcInfo) -> str:
+        """Return a traceback, indented."""
+        lines = super().formatException(ei).split("\n")
+        return "\n".join(f"  {visible(line)}" for line in lines)
 
 
 class JsonFormatter(_Formatter):
-    """One JSON object: time, level, logger, message, those of FIELDS that are known, and a traceback."""
+    """One JSON object per record.
+
+    It has the time, the level, the logger, the message, those of FIELDS that the record
+    has, and a traceback.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        at = datetime.fromtimestamp(record.created, UTC).isoformat(
-            timespec="milliseconds"
-        )
-        level = record.levelname.lower()
-        said: Json = {
-            "time": at,
-            "level": level,
+        """Return a record as JSON."""
+        time = datetime.fromtimestamp(record.created, UTC)
+        fields: Json = {
+            "time": time.isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
-        fields = {name: getattr(record, name, None) for name in FIELDS}
-        said |= {
-            name: value
-            for name, value in fields.items()
-            if isinstance(value, int | float | str) and value != ""
-        }
+        for name in FIELDS:
+            value = getattr(record, name, None)
+            if isinstance(value, int | float | str) and value != "":
+                fields[name] = value
         if record.exc_info:
-            said["traceback"] = self.formatException(record.exc_info)
-        return _BARE.sub(lambda found: f"\\u{ord(found[0]):04x}", encode(said).decode())
+            fields["traceback"] = self.formatException(record.exc_info)
+        text = encode(fields).decode()
+        return _UNESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 FORMATTERS: dict[str, type[logging.Formatter]] = {

@@ -1,4 +1,4 @@
-"""What the commands share: their parser, the kinds of values that flags take, and what a SPEC may be."""
+"""What the commands share: the parser, the types of options, and common arguments."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import math
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from ..load_spec import FORMS, NAMES, UsageError, did_you_mean
 from ..protocol.revisions import REVISIONS
@@ -20,24 +20,64 @@ from ..transports.address import parse_address
 PROG = "mcp-trio"
 SPEC_HELP = f"{FORMS} (looks for {', '.join(NAMES)}); default: a demo"
 DEMO = "mcp_trio.demo"
-# What a server of any age understands: to those that open a session it is the newest, others agree on less.
+# The newest revision that opens a session. Servers of every age understand it, as they
+# may answer with an older one.
 SPOKEN = next(revision.name for revision in reversed(REVISIONS) if revision.opens)
 
 
 class Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong."""
+    """A parser that reports a mistake in one line, and knows its options by name."""
+
+    def __init__(self, **about: Any) -> None:
+        self.known_options: dict[str, argparse.Action] = {}
+        super().__init__(**about)
 
     def error(self, message: str) -> NoReturn:
+        """Print the mistake and exit with code 2."""
         what, _, words = message.partition(": ")
-        if what == "unrecognized arguments":
-            message += did_you_mean(
-                words.split()[0].partition("=")[0], self._option_string_actions
-            )
-        self.exit(2, f"{self.prog}: {message}; {self.prog} --help says more\n")
+        if what.startswith("argument "):
+            message = message.removeprefix("argument ")
+        elif what == "unrecognized arguments":
+            word, _, _ = words.split()[0].partition("=")
+            near = did_you_mean(word, self.known_options)
+            message = f"{message}{near}; see {self.prog} --help"
+        else:
+            message = f"{message}; see {self.prog} --help"
+        self.exit(2, f"{PROG}: error: {message}\n")
+
+    def add_argument(self, *names: str, **about: Any) -> argparse.Action:
+        """Declare an argument."""
+        return self._remember(super().add_argument(*names, **about))
+
+    def add_mutually_exclusive_group(  # type: ignore[override]
+        self, **about: Any
+    ) -> ExclusiveOptions:
+        """Declare options that exclude each other."""
+        group = super().add_mutually_exclusive_group(**about)
+        return ExclusiveOptions(group.add_argument, self._remember)
+
+    def _remember(self, action: argparse.Action) -> argparse.Action:
+        for word in action.option_strings:
+            self.known_options[word] = action
+        return action
 
 
-def readable(read: Callable[[str], Any]) -> Callable[[str], str]:
-    """What can be read so; a ValueError says what is wrong with other text."""
+class ExclusiveOptions(NamedTuple):
+    """Options of a Parser that exclude each other."""
+
+    add: Callable[..., argparse.Action]
+    remember: Callable[[argparse.Action], argparse.Action]
+
+    def add_argument(self, *names: str, **about: Any) -> argparse.Action:
+        """Declare one of the options."""
+        return self.remember(self.add(*names, **about))
+
+
+# Types of options. argparse prints the message of an ArgumentTypeError.
+
+
+def checked_by(read: Callable[[str], object]) -> Callable[[str], str]:
+    """Return a type that accepts text which `read` accepts, unchanged."""
 
     def convert(text: str) -> str:
         try:
@@ -49,110 +89,129 @@ def readable(read: Callable[[str], Any]) -> Callable[[str], str]:
     return convert
 
 
-address, rate = readable(parse_address), readable(read_rate)
+address = checked_by(parse_address)
+rate = checked_by(read_rate)
 
 
 def seconds(text: str) -> float:
-    """A number of seconds."""
+    """Parse a number of seconds."""
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     if not 0 <= number < math.inf:
         raise argparse.ArgumentTypeError(
-            f"a number of seconds is wanted, such as 5 or 0.5, not {text!r}"
+            f"expected a number of seconds such as 5 or 0.5, got {text!r}"
         )
     return number
 
 
 def timeout(text: str) -> float:
-    """A number of seconds in which something can be done."""
-    if (number := seconds(text)) == 0:
-        raise argparse.ArgumentTypeError(
-            "a timeout of 0 seconds leaves no time for anything"
-        )
+    """Parse a number of seconds that is more than 0."""
+    number = seconds(text)
+    if number == 0:
+        raise argparse.ArgumentTypeError(f"expected more than 0 seconds, got {text!r}")
     return number
 
 
 class one_of:
-    """One of some words."""
+    """A type that accepts certain words, in any case."""
 
     def __init__(self, words: Iterable[str]) -> None:
         self.words = tuple(words)
 
     def __call__(self, text: str) -> str:
-        word = text if text in self.words else text.lower()
-        if word not in self.words:
-            hint = did_you_mean(text, self.words)
-            raise argparse.ArgumentTypeError(
-                f"{' or '.join(self.words)} is wanted, not {text!r}{hint}"
-            )
-        return word
+        """Parse one of the words."""
+        for word in (text, text.lower()):
+            if word in self.words:
+                return word
+        known = ", ".join(self.words)
+        near = did_you_mean(text, self.words)
+        raise argparse.ArgumentTypeError(f"expected one of {known}, got {text!r}{near}")
+
+
+# Common arguments
 
 
 def client_arguments(parser: Parser) -> None:
-    """What a command takes that is a client."""
+    """Declare the options of commands that connect to a server."""
     parser.add_argument(
         "--revision",
         metavar="DATE",
-        type=one_of([r.name for r in REVISIONS]),
-        help="to be spoken",
+        type=one_of([revision.name for revision in REVISIONS]),
+        help="the protocol revision to use",
     )
     parser.add_argument(
         "--token",
         metavar="TOKEN",
-        help="for a URL; better in MCP_TRIO_TOKEN, where nobody sees it",
+        help="an access token for a URL; MCP_TRIO_TOKEN keeps it out of sight",
     )
 
 
 def token_of(options: argparse.Namespace) -> str:
-    """The token that is given; nothing where none is."""
+    """Return the access token, or an empty string without one."""
     return options.token or os.environ.get("MCP_TRIO_TOKEN", "")
 
 
+def looks_like_url(word: str | None) -> bool:
+    """Return whether a word is the URL of a server rather than a SPEC.
+
+    `mcp_trio.client` has this too, but loading it would slow down `run`.
+    """
+    schemes = ("http://", "https://", "ws://", "wss://")
+    return word is not None and word.startswith(schemes)
+
+
 def at_terminal() -> bool:
-    """Whether somebody may type."""
+    """Return whether somebody may be typing."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-# What keeps one from listening, and what to do about it.
-WHY_NOT = {
-    errno.EADDRINUSE: "is taken already; give another port, or 0 for any that is free",
-    errno.EADDRNOTAVAIL: "is no address of this machine; leave the host out, or give 0.0.0.0 for all addresses",
-    errno.EACCES: "is not yours to take; give a port from 1024 on",
+# Errors
+
+_WHY_NOT_LISTENING = {
+    errno.EADDRINUSE: "the port is in use; choose another one, or 0 for any free port",
+    errno.EADDRNOTAVAIL: (
+        "this machine does not have that address; leave the host out, or use 0.0.0.0 "
+        "for all addresses"
+    ),
+    errno.EACCES: "permission denied; choose a port from 1024 on",
 }
 
 
 @contextmanager
 def listening(*places: str) -> Iterator[None]:
-    """While something begins to listen in these places; why it cannot is told with them. Raises UsageError."""
+    """Report a failure to listen in these places. Raises UsageError."""
     try:
         yield
     except (OSError, BaseExceptionGroup) as error:
-        for leaf in leaves(error):
-            why = (
-                "names no host that is known"
-                if isinstance(leaf, socket.gaierror)
-                else None
-            )
-            if (
-                isinstance(leaf, OSError)
-                and not leaf.__notes__
-                and (why := why or WHY_NOT.get(leaf.errno or 0))
-            ):
-                raise UsageError(
-                    f"{' or '.join(dict.fromkeys(places))} {why}"
-                ) from None
+        for problem in leaves(error):
+            reason = _why_not_listening(problem)
+            if reason is not None:
+                where = " or ".join(dict.fromkeys(places))
+                raise UsageError(f"cannot listen on {where}: {reason}") from None
         raise
 
 
-def leaves(error: BaseException, notes: Sequence[str] = ()) -> list[BaseException]:
-    """What groups are made of; what was noted on a group is noted on each."""
-    error.__notes__ = [*notes, *getattr(error, "__notes__", ())]
-    if isinstance(error, BaseExceptionGroup):
-        return [
-            leaf
-            for inner in error.exceptions
-            for leaf in leaves(inner, error.__notes__)
-        ]
-    return [error]
+def _why_not_listening(error: BaseException) -> str | None:
+    if getattr(error, "__notes__", ()):
+        # It comes from the user's lifespan.
+        return None
+    if isinstance(error, socket.gaierror):
+        return "the host is not known"
+    if isinstance(error, OSError) and error.errno is not None:
+        return _WHY_NOT_LISTENING.get(error.errno)
+    return None
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    """Return the exceptions in nested groups, each with the notes of its groups."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    found: list[BaseException] = []
+    for inner in error.exceptions:
+        for note in getattr(error, "__notes__", ()):
+            if note not in getattr(inner, "__notes__", ()):
+                inner.add_note(note)
+        found += leaves(inner)
+    return found

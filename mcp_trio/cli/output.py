@@ -1,4 +1,4 @@
-"""What people read and type on a command line: lists, results, arguments, forms."""
+"""What commands print, and the forms that they fill in with the user."""
 
 from __future__ import annotations
 
@@ -7,201 +7,252 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
 
 from ..client.errors import RemoteError
 from ..load_spec import UsageError
+from ..protocol.errors import MethodNotFound
 from ..protocol.types import Json
-from .arguments import Schema, typed
+from .arguments import read_value
+from .input_schema import InputSchema
 
-# Says how much is done, of how much, and what.
-Tell = Callable[[float, float | None, str], None]
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+# Shows how much is done, of how much, and what is being done.
+ShowProgress = Callable[[float, float | None, str], None]
 
 
 def as_json(value: Any) -> str:
-    """JSON for people."""
+    """Return JSON that is easy to read."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
 def in_colour() -> bool:
-    """Whether what is printed may be coloured: at a terminal, and by FORCE_COLOR, but never against NO_COLOR."""
-    return not os.environ.get("NO_COLOR") and bool(
-        os.environ.get("FORCE_COLOR") or sys.stdout.isatty()
-    )
+    """Return whether to print in color.
+
+    It is printed at a terminal, or if FORCE_COLOR is set, unless NO_COLOR is set.
+    """
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
 
 
 @contextmanager
-def bar() -> Iterator[Tell]:
-    """A bar on stderr for what takes long, where that is a terminal, which is gone in the end."""
+def bar() -> Iterator[ShowProgress]:
+    """Show a progress bar, and remove it at the end.
+
+    It is only shown if standard error is a terminal.
+    """
     if not sys.stderr.isatty():
         yield lambda done, total, what: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
-    columns = BarColumn(), TextColumn("{task.description}", markup=False)
-    console = Console(stderr=True, force_terminal=True)
-    with Progress(
-        *columns,
-        console=console,
+    progress = Progress(
+        BarColumn(),
+        TextColumn("{task.description}", markup=False),
+        console=Console(stderr=True, force_terminal=True),
         transient=True,
         redirect_stdout=False,
         redirect_stderr=False,
-    ) as drawn:
-        task = drawn.add_task("", total=None)
+    )
+    with progress:
+        task = progress.add_task("", total=None)
 
-        def tell(done: float, total: float | None, what: str) -> None:
+        def show(done: float, total: float | None, what: str) -> None:
             far = f"{done:.4g}" if total is None else f"{done:.4g}/{total:.4g}"
-            drawn.update(
-                task, completed=done, total=total, description=f"{far} {_shown(what)}"
+            text = f"{far} {_printable(what)}"
+            # The first state is drawn at once, later ones ten times a second.
+            is_first = not progress.tasks[task].description
+            progress.update(
+                task, completed=done, total=total, description=text, refresh=is_first
             )
 
-        yield tell
+        yield show
 
 
-# What a server offers
+# The features of a server
 
-KINDS = {
+_KINDS = {
     "Tools": "tools",
     "Resources": "resources",
     "Templates": "resourceTemplates",
     "Prompts": "prompts",
 }
-# Letters that a name takes of a line at most, and that a line has where there is no terminal to say it.
-WIDEST, UNBOUND = 40, 100_000
+# The most characters that a name takes of a line.
+_WIDEST_NAME = 40
+# The width of a line that does not go to a terminal.
+_UNLIMITED = 100_000
 
 
-def table(offered: Json) -> str:
-    """All that a server offers and what it takes: as wide as the terminal, or where there is none, a line each."""
+def table(features: Json) -> str:
+    """Return a table of the features of a server, with their arguments.
+
+    It is as wide as the terminal. Without one, each entry is one line.
+    """
+    from rich.text import Text
+
+    console = _console()
+    with console.capture() as printed:
+        for title, kind in _KINDS.items():
+            items = features[kind]
+            if items:
+                heading = Text(f"{title} ({len(items)})", "bold")
+                console.print(heading, _grid(items), "", sep="\n")
+    lines = [line.rstrip() for line in printed.get().splitlines()]
+    text = "\n".join(lines).rstrip()
+    return text or "The server has no tools, resources or prompts."
+
+
+def _console() -> Console:
     from rich.console import Console
+
+    width = _UNLIMITED
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+    if in_colour():
+        return Console(width=width, force_terminal=True, color_system="standard")
+    return Console(width=width, force_terminal=False, color_system=None)
+
+
+def _grid(items: list[Json]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    colour, width = (
-        in_colour(),
-        shutil.get_terminal_size().columns if sys.stdout.isatty() else UNBOUND,
-    )
-    console = Console(
-        width=width, force_terminal=colour, color_system="standard" if colour else None
-    )
-    with console.capture() as printed:
-        for title, kind in KINDS.items():
-            if offered[kind]:
-                grid = Table.grid(padding=(0, 2, 0, 0))
-                grid.add_column(max_width=WIDEST, overflow="fold")
-                for item in offered[kind]:
-                    grid.add_row(Text(f"  {_name(item)}", "cyan"), Text(_about(item)))
-                    for name, needed, about in _taken(item):
-                        grid.add_row(
-                            Text(f"    {name}"),
-                            Text.assemble((needed, "dim"), about and f": {about}"),
-                        )
-                console.print(
-                    Text(f"{title} ({len(offered[kind])})", "bold"), grid, "", sep="\n"
-                )
-    lines = [line.rstrip() for line in printed.get().splitlines()]
-    return (
-        "\n".join(lines).rstrip()
-        or "The server offers nothing: no tools, resources or prompts."
-    )
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(max_width=_WIDEST_NAME, overflow="fold")
+    for item in items:
+        grid.add_row(Text(f"  {_name(item)}", "cyan"), Text(_description(item)))
+        for name, type_, description in _arguments(item):
+            about = f": {description}" if description else ""
+            grid.add_row(Text(f"    {name}"), Text.assemble((type_, "dim"), about))
+    return grid
 
 
 def _name(item: Json) -> str:
-    """How it is asked for."""
-    return _shown(item.get("uri") or item.get("uriTemplate") or item["name"])
+    """Return the name or URI that clients use in a request."""
+    return _printable(item.get("uri") or item.get("uriTemplate") or item["name"])
 
 
-def _about(item: Json) -> str:
-    """What it says of itself first, else what says most."""
-    text = str(item.get("description") or item.get("title") or item.get("name") or "")
-    return _shown(text.strip().partition("\n\n")[0])
+def _description(item: Json) -> str:
+    """Return the first paragraph of an item's description."""
+    text = item.get("description") or item.get("title") or item.get("name") or ""
+    paragraph, _, _ = str(text).strip().partition("\n\n")
+    return _printable(paragraph)
 
 
-def _shown(text: str) -> str:
-    """Text on one line, without what a terminal would obey: it is a stranger's."""
-    return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
+def _printable(text: str) -> str:
+    """Return a server's text on one line, without codes that a terminal would obey."""
+    line = " ".join(text.split())
+    return "".join(letter for letter in line if letter.isprintable())
 
 
-def _taken(item: Json) -> Iterator[tuple[str, str, str]]:
-    """The arguments of a tool or a prompt: name, type and whether it must be there, description."""
-    schema = item.get("inputSchema", {})
-    whole = Schema(schema)
-    for name, about in schema.get("properties", {}).items():
+def _arguments(item: Json) -> Iterator[tuple[str, str, str]]:
+    """Yield the name, the type and the description of each argument."""
+    schema = InputSchema(item.get("inputSchema", {}))
+    for name, about in schema.properties.items():
         said = about if isinstance(about, dict) else {}
-        default = (
-            f"default {msgspec.json.encode(said['default']).decode()}"
-            if "default" in said
-            else "optional"
-        )
-        needed = "required" if name in whole.required else default
-        yield (
-            _shown(name),
-            _shown(f"{whole.property(name).wanted()}, {needed}"),
-            _shown(str(said.get("description", ""))),
-        )
-    for field in item.get("arguments") or []:
-        needed = "required" if field.get("required") else "optional"
-        yield _shown(field["name"]), needed, _shown(field.get("description") or "")
+        presence = "optional"
+        if name in schema.required:
+            presence = "required"
+        elif "default" in said:
+            presence = f"default {msgspec.json.encode(said['default']).decode()}"
+        type_ = f"{schema.property(name).describe()}, {presence}"
+        description = str(said.get("description", ""))
+        yield _printable(name), _printable(type_), _printable(description)
+    # Prompts list their arguments without a schema. They are strings.
+    for argument in item.get("arguments") or []:
+        presence = "required" if argument.get("required") else "optional"
+        description = argument.get("description") or ""
+        yield _printable(argument["name"]), presence, _printable(description)
 
 
-# What a tool answers
+# Results
 
 
 def printed(result: Json) -> str:
-    """A result for people: text as it is, structured content where there is no text, the rest described."""
+    """Return a tool's result as text.
+
+    Text is printed as it is, structured content if there is no text, and anything else
+    is described.
+    """
     if "toolResult" in result:
         plain = result["toolResult"]
         return plain if isinstance(plain, str) else as_json(plain)
     content = result.get("content", [])
-    lines = [_described(item) for item in content]
-    if "structuredContent" in result and not any(
-        item.get("type") == "text" for item in content
-    ):
+    lines = [_describe(item) for item in content]
+    has_text = any(item.get("type") == "text" for item in content)
+    if "structuredContent" in result and not has_text:
         lines.append(as_json(result["structuredContent"]))
     return "\n".join(lines)
 
 
-def _described(item: Json) -> str:
-    kind, inner = item.get("type", "content"), item.get("resource", item)
+def _describe(item: Json) -> str:
+    """Return the text of a content block, or a description of it."""
+    inner = item.get("resource", item)
     if "text" in inner:
         return str(inner["text"])
+    words = [item.get("type", "content"), inner.get("mimeType"), inner.get("uri")]
     encoded = inner.get("data", inner.get("blob"))
-    size = f"{len(encoded.rstrip('=')) * 3 // 4} bytes" if encoded is not None else ""
-    return f"[{' '.join(filter(None, [kind, inner.get('mimeType'), inner.get('uri'), size]))}]"
+    if encoded is not None:
+        size = len(encoded.rstrip("=")) * 3 // 4
+        words.append(f"{size} bytes")
+    return f"[{' '.join(word for word in words if word)}]"
 
 
-# What a server asks
+# Questions of a server
 
 
 async def answer(method: str, params: Json) -> Json:
-    """Put a form to the user, field by field, on the terminal."""
+    """Answer a server's request by asking the user to fill in a form."""
     if method != "elicitation/create":
-        raise RemoteError({"code": -32601, "message": f"Method not found: {method}"})
+        code = MethodNotFound.code
+        raise RemoteError({"code": code, "message": f"Method not found: {method}"})
     print(params["message"], file=sys.stderr)
     schema = params["requestedSchema"]
+    required = schema.get("required", [])
     content: Json = {}
     for name, field in schema.get("properties", {}).items():
-        about = field.get("title") or field.get("description") or name
-        choices = field.get("enum") or field.get("items", {}).get("enum")
-        prompt = f"{about} ({', '.join(choices)}): " if choices else f"{about}: "
-        while name not in content:
-            print(prompt, end="", file=sys.stderr, flush=True)
-            line = await trio.to_thread.run_sync(
-                sys.stdin.readline, abandon_on_cancel=True
-            )
-            if not line:
-                return {"action": "cancel"}
-            if not line.strip() and name not in schema.get("required", []):
-                break
+        try:
+            value = await _ask(name, field, optional=name not in required)
+        except EOFError:
+            return {"action": "cancel"}
+        if value is not None:
+            content[name] = value
+    return {"action": "accept", "content": content}
+
+
+async def _ask(name: str, field: Json, *, optional: bool) -> Any:
+    """Ask for one field until the answer fits, and return it.
+
+    Returns None if an optional field is left empty. Raises EOFError at the end of the
+    input.
+    """
+    prompt = _prompt(name, field)
+    while True:
+        print(prompt, end="", file=sys.stderr, flush=True)
+        line = await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+        if not line:
+            raise EOFError
+        text = line.strip()
+        if text:
             try:
-                content |= (
-                    {name: typed(name, line.strip(), Schema(field))}
-                    if line.strip()
-                    else {}
-                )
+                return read_value(name, text, InputSchema(field))
             except UsageError as problem:
                 print(problem, file=sys.stderr)
-    return {"action": "accept", "content": content}
+        elif optional:
+            return None
+
+
+def _prompt(name: str, field: Json) -> str:
+    label = field.get("title") or field.get("description") or name
+    choices = field.get("enum") or field.get("items", {}).get("enum")
+    if choices:
+        label = f"{label} ({', '.join(choices)})"
+    return f"{label}: "

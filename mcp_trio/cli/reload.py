@@ -1,7 +1,7 @@
-"""What `--reload` does: when a file changes, the SPEC is loaded afresh, and the running server offers what it says now.
+"""Reloading a served SPEC when one of its files changes, for `run --reload`.
 
-What runs meanwhile goes on with the functions that it was begun with. The lifespan and the options of Server(...) stay
-as they were at the start.
+Requests that are running go on with the functions that they started with. The lifespan
+and the options of Server(...) stay as they were at the start.
 """
 
 from __future__ import annotations
@@ -26,31 +26,35 @@ KINDS = ("tools", "resources", "templates", "prompts")
 
 
 class Reloader:
-    """Keeps a server that was just loaded from a SPEC as the SPEC's files say. Raises UsageError: there is no watching."""
+    """Keeps a server as the files of its SPEC describe it.
+
+    The server must have just been loaded from the SPEC. Raises UsageError if there is
+    nothing to watch.
+    """
 
     def __init__(self, server: Server, spec: str) -> None:
         try:
             import watchfiles
         except ImportError:
-            raise UsageError(
-                "--reload watches files by watchfiles, which is missing: pip install 'mcp_trio[reload]'"
-            ) from None
-        self._changes = watchfiles.awatch
-        self._server, self._spec, self._folder = server, spec, folder_of(spec)
-        self._from_file = _names(server)
-        self._at_start = _at_start(server)
+            raise UsageError("--reload needs: pip install 'mcp_trio[reload]'") from None
+        self._watch_files = watchfiles.awatch
+        self._server = server
+        self._spec = spec
+        self._folder = folder_of(spec)
+        self._names_in_file = _names(server)
+        self._fixed = _fixed_at_start(server)
         if not self._modules():
             raise UsageError(
-                f"--reload has nothing of yours to watch in {spec}; it wants a file, as in run server.py"
+                f"--reload: there is no file of yours to watch in {spec}; expected a "
+                "file, as in run server.py"
             )
 
     @asynccontextmanager
     async def following(self) -> AsyncIterator[None]:
-        """While it is entered, reload whenever a file changes."""
+        """Reload whenever a file changes, until this is left."""
         async with trio.open_nursery() as nursery:
-            stop = (
-                trio.Event()
-            )  # seen by the thread that watches, which a cancellation would wait for
+            # The files are watched in a thread, which a cancellation would wait for.
+            stop = trio.Event()
             nursery.start_soon(self._watch, stop)
             try:
                 yield
@@ -60,133 +64,154 @@ class Reloader:
     async def _watch(self, stop: trio.Event) -> None:
         try:
             while not stop.is_set():
-                folders = self._folders()
-                async for _ in self._changes(
-                    *folders, watch_filter=_is_source, recursive=False, stop_event=stop
-                ):
-                    self._reload_and_say()
-                    if self._folders() != folders:
-                        break
-        except (
-            OSError,
-            RuntimeError,
-        ) as error:  # there are only so many folders that a system watches
-            _say(f"Nothing is reloaded any more: {error}")
+                await self._watch_folders(self._folders(), stop)
+        except (OSError, RuntimeError) as error:
+            # Systems limit how many folders can be watched.
+            _print(f"Reloading stopped: {error}")
 
-    def _reload_and_say(self) -> None:
+    async def _watch_folders(self, folders: set[str], stop: trio.Event) -> None:
+        """Reload when a file changes, until the folders to watch are others."""
+        changes = self._watch_files(
+            *folders, watch_filter=_is_source, recursive=False, stop_event=stop
+        )
+        async for _ in changes:
+            self.reload_and_print()
+            if self._folders() != folders:
+                return
+
+    def reload_and_print(self) -> None:
+        """Reload, and print the changes or the problem."""
         try:
             changed = self.reload()
         except UsageError as problem:
-            _say(f"Not reloaded: {problem}\nWhat was served before goes on.")
-        else:
-            _say(
-                f"Reloaded {self._spec}: {', '.join(changed) or 'the lists are the same'}"
-            )
+            _print(f"Not reloaded: {problem}\nThe previous version is still served.")
+            return
+        lists = ", ".join(changed) or "the lists are unchanged"
+        _print(f"Reloaded {self._spec}: {lists}")
 
     def reload(self) -> list[str]:
-        """Load the SPEC afresh and take over what it offers; the lists that have changed. Raises UsageError: none has."""
-        before = self._modules()
-        self._forget()
-        try:
-            fresh = load(self._spec)
-        except BaseException:
-            self._forget()
-            sys.modules.update(before)
-            raise
-        if _at_start(fresh) != self._at_start:
-            _say(
-                "The lifespan or an option of Server(...) has changed: that takes effect with the next start."
+        """Load the SPEC again, update the server, and return the lists that changed.
+
+        Raises UsageError, and then nothing has changed.
+        """
+        fresh = self._load_again()
+        if _fixed_at_start(fresh) != self._fixed:
+            _print(
+                "The lifespan or an option of Server(...) has changed; restart the "
+                "server to apply it."
             )
-        known, self._from_file = self._from_file, _names(fresh)
-        changed = [
-            kind
-            for kind in KINDS
-            if _take_over(getattr(self._server, kind), getattr(fresh, kind), known)
-        ]
+        names_before = self._names_in_file
+        self._names_in_file = _names(fresh)
+        changed = []
+        for kind in KINDS:
+            registry = getattr(self._server, kind)
+            if _update(registry, getattr(fresh, kind), names_before):
+                changed.append(kind)
         self._server.completers.clear()
         self._server.completers.update(fresh.completers)
-        fresh.__dict__ = (
-            self._server.__dict__
-        )  # what the file calls its server is the one that runs
+        # The object in the user's module is the server that is running.
+        fresh.__dict__ = self._server.__dict__
         return changed
 
+    def _load_again(self) -> Server:
+        before = self._modules()
+        self._forget_modules()
+        try:
+            return load(self._spec)
+        except BaseException:
+            self._forget_modules()
+            sys.modules.update(before)
+            raise
+
     def _modules(self) -> dict[str, ModuleType]:
-        """The modules that lie in the SPEC's folder, and neither in an environment there nor in this package."""
-        found = {}
-        for name, module in list(sys.modules.items()):
-            within = (
-                os.path.relpath(file, self._folder)
-                if (file := getattr(module, "__file__", None))
-                else ".."
-            )
-            if (
-                not within.startswith(".")
-                and "site-packages" not in within
-                and name.partition(".")[0] != "mcp_trio"
-            ):
-                found[name] = module
-        return found
+        """Return the loaded modules that belong to the SPEC."""
+        modules = list(sys.modules.items())
+        return {name: module for name, module in modules if self._owns(name, module)}
+
+    def _owns(self, name: str, module: ModuleType) -> bool:
+        """Return whether a module is in the SPEC's folder and not a library."""
+        file = getattr(module, "__file__", None)
+        package, _, _ = name.partition(".")
+        if file is None or package == "mcp_trio":
+            return False
+        within = os.path.relpath(file, self._folder)
+        # Environments are usually in folders such as .venv.
+        return not within.startswith(".") and "site-packages" not in within
 
     def _folders(self) -> set[str]:
-        return {self._folder} | {
-            os.path.dirname(str(module.__file__)) for module in self._modules().values()
-        }
+        folders = {self._folder}
+        for module in self._modules().values():
+            folders.add(os.path.dirname(str(module.__file__)))
+        return folders
 
-    def _forget(self) -> None:
+    def _forget_modules(self) -> None:
         for name in self._modules():
             del sys.modules[name]
         importlib.invalidate_caches()
         linecache.checkcache()
 
 
-def _take_over(held: Registry[Any], fresh: Registry[Any], from_file: set[str]) -> bool:
-    """Hold what is fresh, and of the rest what the file never had, as it came later; whether the list is another."""
-    later = [
-        item
-        for name, item in held.items()
-        if name not in from_file and name not in fresh
-    ]
-    items = [*fresh.values(), *later]
-    if [(item.listed, item.scopes) for item in items] == [
-        (item.listed, item.scopes) for item in held.values()
-    ]:
+def _update(
+    registry: Registry[Any], fresh: Registry[Any], names_before: set[str]
+) -> bool:
+    """Make a registry hold what the fresh one does; return whether the list differs.
+
+    What the file did not have before was added while the server was running, and stays.
+    """
+    items = list(fresh.values())
+    for name, item in registry.items():
+        if name not in names_before and name not in fresh:
+            items.append(item)
+    if _listing(items) == _listing(registry.values()):
         for item in items:
-            item.number = held[item.name].number
-            held[item.name] = item
+            item.number = registry[item.name].number
+            registry[item.name] = item
         return False
-    for name in list(held):
-        held.remove(name)
+    for name in list(registry):
+        registry.remove(name)
     for item in items:
-        held.add(item)
+        registry.add(item)
     return True
 
 
+def _listing(items: Any) -> list[tuple[Any, Any]]:
+    """Return what clients can notice of the items."""
+    return [(item.listed, item.scopes) for item in items]
+
+
 def _names(server: Server) -> set[str]:
-    return {name for kind in KINDS for name in getattr(server, kind)}
+    names: set[str] = set()
+    for kind in KINDS:
+        names.update(getattr(server, kind))
+    return names
 
 
-def _at_start(server: Server) -> tuple[Any, ...]:
-    """What holds from the start on: some options, and what the lifespan does."""
-    lifespan = inspect.unwrap(getattr(server._lifespan, "func", server._lifespan))
-    code = getattr(lifespan, "__code__", None)
-    does = code and (
-        code.co_code,
-        code.co_names,
-        [each for each in code.co_consts if not isinstance(each, CodeType)],
-    )
+def _fixed_at_start(server: Server) -> tuple[Any, ...]:
+    """Return what cannot change while the server is running."""
     return (
         server.info,
         server.instructions,
         server.access is None,
         server.limits,
         server.grace,
-        does,
+        _lifespan_code(server),
     )
+
+
+def _lifespan_code(server: Server) -> tuple[Any, ...] | None:
+    """Return what a lifespan does, without the lines where it is."""
+    # asynccontextmanager wraps the user's function.
+    lifespan = inspect.unwrap(getattr(server._lifespan, "func", server._lifespan))
+    code = getattr(lifespan, "__code__", None)
+    if code is None:
+        return None
+    constants = [each for each in code.co_consts if not isinstance(each, CodeType)]
+    return (code.co_code, code.co_names, constants)
 
 
 def _is_source(change: object, path: str) -> bool:
     return path.endswith(".py")
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(text, file=sys.stderr, flush=True)

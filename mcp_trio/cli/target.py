@@ -1,4 +1,4 @@
-"""TODO"""
+"""Connecting to the target of a command: a SPEC, a URL or the command of a server."""
 
 from __future__ import annotations
 
@@ -6,33 +6,43 @@ import argparse
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, redirect_stdout
-from typing import Any
 
+from .. import testing
 from ..client.client import Client
+from ..client.handlers import AnswerCallback
 from ..client.target import connect, is_url
 from ..load_spec import load
-from .options import (
-    DEMO,
-    SPOKEN,
-    token_of,
-)
+from ..protocol.types import Json
+from .options import DEMO, SPOKEN, token_of
 
 
 @asynccontextmanager
-async def _client(
-    spec: str | None, options: argparse.Namespace, **about: Any
+async def connect_to_target(
+    spec: str | None,
+    options: argparse.Namespace,
+    *,
+    capabilities: Json | None = None,
+    answer: AnswerCallback | None = None,
 ) -> AsyncIterator[Client]:
-    """A client of a TARGET. What the target prints goes to stderr."""
-    from .. import testing
-
+    """Connect to a target. What it prints goes to standard error."""
     revision = options.revision or SPOKEN
     with redirect_stdout(sys.stderr):
         if options.command or is_url(spec):
-            about["token"] = token_of(options)
-            found = connect(options.command or str(spec), revision, **about)
-        else:
-            found = testing.connect(
-                load(DEMO if spec is None else spec), revision, **about
+            connection = connect(
+                options.command or str(spec),
+                revision,
+                token=token_of(options),
+                capabilities=capabilities,
+                answer=answer,
             )
-        async with found as connected:
-            yield connected
+        else:
+            server = load(DEMO if spec is None else spec)
+            connection = testing.connect(
+                server,
+                revision,
+                capabilities=capabilities,
+                answer=answer,
+                timeout=None,
+            )
+        async with connection as client:
+            yield client

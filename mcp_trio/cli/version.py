@@ -1,27 +1,25 @@
-"""TODO"""
+"""The command `version`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
 
 import trio
 
 from .. import __version__
 from ..protocol.revisions import REVISIONS
-
-if TYPE_CHECKING:
-    pass
+from .options import Parser
 
 
-# version
+def version_arguments(parser: Parser) -> None:
+    """Declare the arguments of `version`: it has none."""
 
 
-def _version(options: argparse.Namespace) -> int:
-    """Print the versions, of itself and of the protocol."""
-    print(
-        f"mcp_trio {__version__} on Python {sys.version.split()[0]}, trio {trio.__version__}"
-    )
-    print(f"speaks {', '.join(revision.name for revision in REVISIONS)}")
+def version(options: argparse.Namespace) -> int:
+    """Print the versions of mcp_trio and of the protocol."""
+    python, _, _ = sys.version.partition(" ")
+    print(f"mcp_trio {__version__} on Python {python}, trio {trio.__version__}")
+    revisions = ", ".join(revision.name for revision in REVISIONS)
+    print(f"protocol revisions: {revisions}")
     return 0

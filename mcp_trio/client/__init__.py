@@ -1,6 +1,5 @@
 """A client that speaks every protocol revision over every transport."""
 
-from .client import AnswerCallback as AnswerCallback
 from .client import Client as Client
 from .client import Result as Result
 from .client import talk as talk
@@ -8,6 +7,11 @@ from .client import ungrouped as ungrouped
 from .errors import NotAMessage as NotAMessage
 from .errors import RemoteError as RemoteError
 from .errors import ServerGone as ServerGone
+from .handlers import AnswerCallback as AnswerCallback
+from .handlers import ElicitationHandler as ElicitationHandler
+from .handlers import LogHandler as LogHandler
+from .handlers import ProgressHandler as ProgressHandler
+from .handlers import SamplingHandler as SamplingHandler
 from .target import connect as connect
 
 # The name that AnswerCallback had before. The server has an `Answer` of its own.
@@ -17,9 +21,13 @@ __all__ = [
     "Answer",
     "AnswerCallback",
     "Client",
+    "ElicitationHandler",
+    "LogHandler",
     "NotAMessage",
+    "ProgressHandler",
     "RemoteError",
     "Result",
+    "SamplingHandler",
     "ServerGone",
     "connect",
     "talk",

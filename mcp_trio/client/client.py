@@ -6,8 +6,9 @@ questions, and returns results as they are on the wire.
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from typing import Any, Protocol
@@ -15,19 +16,25 @@ from typing import Any, Protocol
 import trio
 
 from ..protocol import jsonrpc
+from ..protocol.errors import UnsupportedVersion
+from ..protocol.mirrored_headers import invalid_mirror
 from ..protocol.params import VENDOR
 from ..protocol.revisions import REVISIONS
 from ..protocol.types import Json
 from .errors import NotAMessage, RemoteError, ServerGone
+from .handlers import NO_HANDLERS, Handlers
 from .messages import split_batch
+
+log = logging.getLogger("mcp_trio")
 
 NEWEST = REVISIONS[-1].name
 # By the name of a revision, whether it opens a session with `initialize`.
 OPENS = {revision.name: revision.opens for revision in REVISIONS}
+# The revisions that put structured content that is not an object into one.
+WRAPS = frozenset(revision.name for revision in REVISIONS if revision.wraps)
 INFO = {"name": "mcp_trio client", "version": "1"}
-
-# Answers a question from the server: takes a method and its params, returns a result.
-AnswerCallback = Callable[[str, Json], Awaitable[Json]]
+# The lowest level of the messages that a log handler gets.
+LOG_LEVEL = "info"
 
 
 class ClientWire(Protocol):
@@ -45,6 +52,24 @@ class ClientWire(Protocol):
 
 class Result(dict[str, Any]):
     """A result as it is on the wire, with shortcuts for the results of tools."""
+
+    # Whether the revision puts structured content that is not an object into one.
+    is_of_wrapping_revision = False
+
+    @property
+    def data(self) -> Any:
+        """What the tool returned: its structured content, or else its text.
+
+        Some revisions put a value that is not an object into `{"result": ...}`. This is
+        the value itself.
+        """
+        structured = self.structured
+        if structured is None:
+            return self.text
+        is_wrapper = isinstance(structured, dict) and set(structured) == {"result"}
+        if self.is_of_wrapping_revision and is_wrapper:
+            return structured["result"]
+        return structured
 
     @property
     def text(self) -> str:
@@ -76,8 +101,9 @@ class Client:
     """One conversation with one server.
 
     `connect` and `talk` make one. If you make your own, its `run` must be running in a
-    nursery. `capabilities` are declared to the server, and `answer` is called with each
-    question that the server asks.
+    nursery. `capabilities` are declared to the server, in addition to those that the
+    `handlers` give. `timeout` is the number of seconds that the client waits for a
+    reply or a notification.
     """
 
     def __init__(
@@ -86,16 +112,18 @@ class Client:
         revision: str = NEWEST,
         *,
         capabilities: Json | None = None,
-        answer: AnswerCallback | None = None,
+        handlers: Handlers = NO_HANDLERS,
+        timeout: float | None = None,
     ) -> None:
         self.revision = revision
-        self.capabilities = capabilities or {}
+        self.capabilities = handlers.capabilities() | (capabilities or {})
         # The result of `initialize`.
         self.server: Json = {}
         # Every notification that the server sent, in order.
         self.heard: list[Json] = []
         self._wire = wire
-        self._answer = answer
+        self._handlers = handlers
+        self._timeout = math.inf if timeout is None else timeout
         self._opens = OPENS.get(revision, True)
         self._replies: dict[Any, _PendingReply] = {}
         self._ids = count()
@@ -124,6 +152,7 @@ class Client:
                 nursery.start_soon(self._answer_question, part)
             else:
                 self.heard.append(part)
+                self._handlers.hear(part)
                 self._notified.unpark_all()
 
     def _receive_reply(self, message: Json) -> None:
@@ -147,8 +176,10 @@ class Client:
         self.server = await self.request("initialize", params)
         self.revision = self.server["protocolVersion"]
         self.notify("notifications/initialized")
+        if self._handlers.log is not None and "logging" in self.server["capabilities"]:
+            await self.request("logging/setLevel", {"level": LOG_LEVEL})
 
-    def send(self, message: Any) -> None:
+    def send(self, message: object) -> None:
         """Send any JSON value as a message."""
         self._wire.send(jsonrpc.encode(message))
 
@@ -168,7 +199,10 @@ class Client:
         self._replies[id] = _PendingReply()
         message: Json = {"jsonrpc": "2.0", "id": id, "method": method}
         all_params = dict(params or {})
-        all_meta = self._stateless_meta() | (meta or {})
+        all_meta = self._stateless_meta()
+        if self._handlers.progress is not None:
+            all_meta["progressToken"] = id
+        all_meta |= meta or {}
         if all_meta:
             all_params["_meta"] = all_meta
         if all_params:
@@ -180,21 +214,27 @@ class Client:
         """Return what a request declares in a revision without sessions."""
         if self._opens:
             return {}
-        return {
+        meta: Json = {
             f"{VENDOR}protocolVersion": self.revision,
             f"{VENDOR}clientInfo": INFO,
             f"{VENDOR}clientCapabilities": self.capabilities,
         }
+        if self._handlers.log is not None:
+            meta[f"{VENDOR}logLevel"] = LOG_LEVEL
+        return meta
 
     async def finish(self, id: int) -> Result:
         """Wait for the result of a request that `begin` sent.
 
-        Raises RemoteError, ServerGone and NotAMessage.
+        Raises RemoteError, ServerGone, NotAMessage and TimeoutError.
         """
         reply = self._replies[id]
         try:
             if not self._gone:
-                await reply.arrived.wait()
+                with trio.fail_after(self._timeout):
+                    await reply.arrived.wait()
+        except trio.TooSlowError:
+            raise TimeoutError(f"no reply within {self._timeout:g} s") from None
         finally:
             del self._replies[id]
         if not reply.message:
@@ -204,7 +244,9 @@ class Client:
         result = reply.message.get("result")
         if not isinstance(result, dict):
             raise NotAMessage(jsonrpc.encode(reply.message))
-        return Result(result)
+        found = Result(result)
+        found.is_of_wrapping_revision = self.revision in WRAPS
+        return found
 
     async def request(
         self,
@@ -215,9 +257,11 @@ class Client:
     ) -> Result:
         """Send a request, answer the questions it leads to, and return its result.
 
-        If this is cancelled, so is the request.
+        If this is cancelled, so is the request. If the server does not support the
+        revision, the request is sent once more, in one that both sides support.
         """
         params = dict(params or {})
+        may_change_revision = not self._opens
         while True:
             id = self.begin(method, params, meta=meta)
             try:
@@ -225,9 +269,33 @@ class Client:
             except trio.Cancelled:
                 self.notify("notifications/cancelled", {"requestId": id})
                 raise
+            except TimeoutError as problem:
+                self.notify("notifications/cancelled", {"requestId": id})
+                raise TimeoutError(f"{method}: {problem}") from None
+            except RemoteError as error:
+                if not may_change_revision or not self._change_revision(error):
+                    raise
+                may_change_revision = False
+                continue
             if result.get("resultType") != "input_required":
                 return result
             params |= await self._answer_input_requests(result)
+
+    def _change_revision(self, error: RemoteError) -> bool:
+        """Change to the newest revision without sessions that both sides support.
+
+        Returns False if the error is another one, or if there is no such revision.
+        """
+        if error.code != UnsupportedVersion.code or not isinstance(error.data, dict):
+            return False
+        supported = error.data.get("supported")
+        if not isinstance(supported, list):
+            return False
+        for name, opens in reversed(OPENS.items()):
+            if name in supported and not opens:
+                self.revision = name
+                return True
+        return False
 
     async def _answer_input_requests(self, result: Result) -> Json:
         """Return the params to add when the request is sent again with answers."""
@@ -250,29 +318,41 @@ class Client:
         self.send(reply)
 
     async def _ask(self, method: str, params: Json) -> Json:
-        if method == "ping":
-            return {}
-        if self._answer is None:
-            raise RemoteError(
-                {"code": -32601, "message": f"Method not found: {method}"}
-            )
-        return await self._answer(method, params)
+        return await self._handlers.respond(method, params)
 
     async def hear(self, method: str, count: int = 1) -> list[Json]:
-        """Wait for that many notifications of a method, and return all of them."""
-        while True:
-            found = [message for message in self.heard if message["method"] == method]
-            if len(found) >= count:
-                return found
-            await self._notified.park()
+        """Wait for that many notifications of a method, and return all of them.
+
+        Raises TimeoutError.
+        """
+        with trio.move_on_after(self._timeout):
+            while True:
+                found = self._heard(method)
+                if len(found) >= count:
+                    return found
+                await self._notified.park()
+        raise TimeoutError(
+            f"expected {count} of {method} within {self._timeout:g} s, "
+            f"got {len(self._heard(method))}"
+        )
+
+    def _heard(self, method: str) -> list[Json]:
+        return [message for message in self.heard if message["method"] == method]
 
     async def ping(self) -> None:
         """Wait for the server to answer a ping."""
         await self.request("ping")
 
     async def list_tools(self) -> list[Json]:
-        """Return all tools, from all pages."""
-        return await self._list("tools/list", "tools")
+        """Return all tools, from all pages.
+
+        In a revision without sessions, tools whose arguments ask for invalid headers
+        are left out, with a warning in the log.
+        """
+        tools = await self._list("tools/list", "tools")
+        if self._opens:
+            return tools
+        return [tool for tool in tools if _has_valid_headers(tool)]
 
     async def list_resources(self) -> list[Json]:
         """Return all resources, from all pages."""
@@ -322,6 +402,13 @@ class Client:
         return await self.request("prompts/get", params)
 
 
+def _has_valid_headers(tool: Json) -> bool:
+    problem = invalid_mirror(tool.get("inputSchema"))
+    if problem is not None:
+        log.warning("tool %r is left out: %s", tool.get("name"), problem)
+    return problem is None
+
+
 @contextmanager
 def ungrouped() -> Iterator[None]:
     """Raise an exception that is alone in its group without the group.
@@ -350,13 +437,16 @@ async def talk(
     *,
     within: float = math.inf,
     capabilities: Json | None = None,
-    answer: AnswerCallback | None = None,
+    handlers: Handlers = NO_HANDLERS,
+    timeout: float | None = None,
 ) -> AsyncIterator[Client]:
     """Run a client on a wire, with its session open.
 
     Raises OSError if the session does not open `within` that many seconds.
     """
-    client = Client(wire, revision, capabilities=capabilities, answer=answer)
+    client = Client(
+        wire, revision, capabilities=capabilities, handlers=handlers, timeout=timeout
+    )
     with ungrouped():
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.run)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..protocol.types import Json
+
 
 class RemoteError(Exception):
     """The server answered a request with an error.
@@ -11,8 +13,8 @@ class RemoteError(Exception):
     `is_ours` is True if the client made the error itself, because no reply arrived.
     """
 
-    def __init__(self, error: Any) -> None:
-        fields = error if isinstance(error, dict) else {"message": error}
+    def __init__(self, error: object) -> None:
+        fields: Json = error if isinstance(error, dict) else {"message": error}
         super().__init__(f"{fields.get('message')} ({fields.get('code')})")
         self.code: int = fields.get("code", 0)
         self.message: str = fields.get("message", "")
@@ -30,5 +32,5 @@ class NotAMessage(Exception):
     def __init__(self, received: bytes) -> None:
         shown = received[:60].decode(errors="replace")
         super().__init__(
-            f"what answered is no MCP server: it wrote {shown!r}, which is not JSON-RPC"
+            f"this is not an MCP server: it wrote {shown!r}, which is not JSON-RPC"
         )

@@ -16,7 +16,7 @@ import msgspec
 import trio
 
 from ..protocol import jsonrpc
-from ..protocol.mirrored_headers import NAMED_BY, Mirror, mirrors
+from ..protocol.mirrored_headers import NAMED_BY, Mirror, invalid_mirror, mirrors
 from ..protocol.params import VENDOR
 from ..protocol.types import Json
 from .buffered_wire import MessageQueue
@@ -282,7 +282,12 @@ class HttpWire:
     def _note_mirrors(self, reply: Json) -> None:
         for tool in _at(reply, "result", "tools") or ():
             name = str(_at(tool, "name"))
-            self._mirrors[name] = list(mirrors(_at(tool, "inputSchema")))
+            schema = _at(tool, "inputSchema")
+            # An invalid name of a header must not get into a request.
+            if invalid_mirror(schema) is None:
+                self._mirrors[name] = list(mirrors(schema))
+            else:
+                self._mirrors[name] = []
 
     def _open_session(self, response: Response, result: Json) -> None:
         """Store what identifies the session, and begin to read its own stream."""

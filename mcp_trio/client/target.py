@@ -9,7 +9,16 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from ..protocol.types import Json
-from .client import NEWEST, AnswerCallback, Client, ClientWire, talk, ungrouped
+from .client import NEWEST, Client, ClientWire, talk, ungrouped
+from .handlers import (
+    AnswerCallback,
+    ElicitationHandler,
+    Handlers,
+    LogHandler,
+    ProgressHandler,
+    Roots,
+    SamplingHandler,
+)
 from .stdio import open_stdio
 
 # Seconds within which a server at a URL must open a session.
@@ -24,13 +33,31 @@ async def connect(
     token: str = "",
     capabilities: Json | None = None,
     answer: AnswerCallback | None = None,
+    elicitation: ElicitationHandler | None = None,
+    sampling: SamplingHandler | None = None,
+    roots: Roots | None = None,
+    progress: ProgressHandler | None = None,
+    log: LogHandler | None = None,
+    timeout: float | None = None,
 ) -> AsyncIterator[Client]:
     """Connect to the server at a URL, or to a command that is started as a server.
 
     A URL has the scheme http, https, ws or wss. If its path ends in /sse, the transport
-    is HTTP+SSE. `token` is a bearer token for a URL. `capabilities` and `answer` are
-    those of Client.
+    is HTTP+SSE. `token` is a bearer token for a URL.
+
+    `elicitation`, `sampling` and `roots` answer the server's questions, and `answer`
+    any other; `progress` and `log` are called with what the server reports. The client
+    declares the capabilities that they give, and `capabilities` in addition. `timeout`
+    is the number of seconds that each wait for the server may take.
     """
+    handlers = Handlers(
+        answer=answer,
+        elicitation=elicitation,
+        sampling=sampling,
+        roots=roots,
+        progress=progress,
+        log=log,
+    )
     # A command may have to be downloaded first, as by npx. A server at a URL is running
     # already.
     within = TO_ANSWER if is_url(target) else math.inf
@@ -42,7 +69,8 @@ async def connect(
                 revision,
                 within=within,
                 capabilities=capabilities,
-                answer=answer,
+                handlers=handlers,
+                timeout=timeout,
             ) as client,
         ):
             yield client

@@ -41,6 +41,9 @@ ASSETS = {
     "results.js": "javascript",
 }
 
+PAGE = "page"
+ASSET_ENDPOINTS = {name or PAGE for name in ASSETS}
+
 # What a page may post, by path.
 COMMANDS: dict[str, Callable[[ConsolePage, PageCommand], None]] = {
     "request": ConsolePage.request,
@@ -84,8 +87,8 @@ class Console:
 
     def _add_routes(self) -> None:
         for name in ASSETS:
-            asset = partial(_asset, name, self.token)
-            self.app.add_url_rule(f"/{name}", name or "page", asset)
+            asset = partial(_asset, name)
+            self.app.add_url_rule(f"/{name}", name or PAGE, asset)
         self.app.add_url_rule("/events", "events", self._events)
         self.app.add_url_rule("/trace", "trace", self._trace)
         for name, command in COMMANDS.items():
@@ -97,17 +100,18 @@ class Console:
     async def _check(self) -> None:
         """Refuse requests without the token, and those that other sites cause.
 
-        The checks of Host and Origin guard against DNS rebinding (CVE-2025-49596).
+        The checks of Host and Origin guard against DNS rebinding (CVE-2025-49596). The
+        assets are the same for everybody, and need no token: the page takes it from the
+        address that was opened, removes it there, and sends it in a header.
         """
         if not self._is_own_name(bare(request.host)):
             refuse(421, f"Host {request.host[:100]!r} is not served here")
         origin = request.headers.get("Origin")
         if origin is not None and origin != f"http://{request.host}":
             refuse(403, f"Origin {origin[:100]!r} is not allowed")
-        if request.authorization:
-            given = request.authorization.token
-        else:
-            given = request.args.get("token")
+        if request.endpoint in ASSET_ENDPOINTS:
+            return
+        given = request.authorization.token if request.authorization else None
         if not secrets.compare_digest((given or "").encode(), self.token.encode()):
             refuse(
                 401,
@@ -208,9 +212,9 @@ class Console:
                 await self._tap.wait()
 
 
-async def _asset(name: str, token: str) -> Response:
+async def _asset(name: str) -> Response:
     file = files(__package__) / "assets" / (name or "page.html")
-    text = file.read_text("utf-8").replace("{{token}}", token)
+    text = file.read_text("utf-8")
     return Response(text, content_type=f"text/{ASSETS[name]}; charset=utf-8")
 
 
@@ -257,7 +261,7 @@ def _announce(url: str, host: str) -> None:
     print(f"Console: {url}", file=sys.stderr, flush=True)
     if not is_loopback(host):
         warning = (
-            f"Console: others can come to {host} too, "
-            "and with the token use this server"
+            f"Console: other machines can reach {host} too, "
+            "and use this server with the token"
         )
         print(warning, file=sys.stderr)

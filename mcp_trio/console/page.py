@@ -16,6 +16,7 @@ from quart_trio.wrappers import TrioResponse as Response
 from ..auth.principal import owner
 from ..client.client import Client, talk, ungrouped
 from ..client.errors import RemoteError, ServerGone
+from ..client.handlers import Handlers
 from ..protocol import jsonrpc
 from ..protocol.types import Json
 from ..server.app import Server
@@ -98,7 +99,10 @@ class ConsolePage:
                 self.nursery = nursery
                 nursery.start_soon(serve)
                 async with talk(
-                    ours, revision, capabilities=CAPABILITIES, answer=self._ask
+                    ours,
+                    revision,
+                    capabilities=CAPABILITIES,
+                    handlers=Handlers(answer=self._ask),
                 ) as client:
                     self.client = client
                     self._tell_opened()

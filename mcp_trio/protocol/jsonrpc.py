@@ -162,6 +162,10 @@ def _in_json_words(quoted: re.Match[str]) -> str:
 
 # Encoding
 
+# Numbers, because to look for bytes in bytes takes Python ten times as long.
+_LINE_FEED = ord("\n")
+_CARRIAGE_RETURN = ord("\r")
+
 
 def encode(value: Any) -> bytes:
     """Encode a value as JSON on one line.
@@ -175,11 +179,26 @@ def encode(value: Any) -> bytes:
         text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
         utf_16 = text.encode("utf-16", "surrogatepass")
         encoded = _encoder.encode(json.loads(utf_16.decode("utf-16", "replace")))
-    # Only a Raw can contain these. A line break would end the message on stdio and in
-    # an event stream, and what follows it would be read as another one.
-    if b"\n" in encoded or b"\r" in encoded:
+    return on_one_line(encoded)
+
+
+def on_one_line(encoded: bytes) -> bytes:
+    """Return JSON without line breaks. Raises ValueError if it has some and is not JSON.
+
+    Only a `msgspec.Raw` can have brought them. A line break would end the message on
+    stdio and in an event stream, and what follows it would be read as another one.
+    """
+    if _LINE_FEED in encoded or _CARRIAGE_RETURN in encoded:
         return msgspec.json.format(encoded, indent=-1)
     return encoded
+
+
+def encode_text(text: str) -> bytes:
+    """Encode a text as JSON: the same as `encode`, a little faster."""
+    try:
+        return _encoder.encode(text)
+    except UnicodeEncodeError:
+        return encode(text)
 
 
 def encode_result(id: Id, result: bytes) -> bytes:

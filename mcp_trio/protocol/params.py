@@ -2,9 +2,13 @@
 
 A struct is decoded in one pass, together with `_meta`. Which revision has which method
 is not decided here: the revisions' tables say it.
+
+Null counts as absent for `params`, `_meta`, `cursor`, `arguments` and the context of a
+completion, because clients in Go write an absent map or pointer so. The arguments of
+tools and prompts stay encoded here; `Feature.decode` does the same for them.
 """
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal
 
 from msgspec import UNSET, Raw, Struct, UnsetType, field, json
@@ -33,11 +37,25 @@ class ClientCapabilities(Struct, frozen=True):
 NO_CAPABILITIES = ClientCapabilities()
 
 
-class ClientInfo(Struct):
+# Characters of a client's name and version that a session keeps.
+MAX_CLIENT_INFO = 200
+
+
+class ClientInfo(Struct, frozen=True):
     """The client's name and version. Only the name is required."""
 
     name: str
     version: str = ""
+
+
+@lru_cache(256)
+def _client_info(name: str, version: str) -> ClientInfo:
+    return ClientInfo(name, version)
+
+
+def shared_client_info(client: ClientInfo) -> ClientInfo:
+    """Return what a session keeps of a client: the same object for equal clients."""
+    return _client_info(client.name[:MAX_CLIENT_INFO], client.version[:MAX_CLIENT_INFO])
 
 
 class Meta(Struct, frozen=True, omit_defaults=True):
@@ -56,9 +74,12 @@ NO_META = Meta()
 
 
 class Params(Struct):
-    """The params of a method that has none of its own."""
+    """The params of a method that has none of its own.
 
-    meta: Meta = field(default=NO_META, name="_meta")
+    `meta` is None only until `decode` has returned.
+    """
+
+    meta: Meta | None = field(default=NO_META, name="_meta")
 
 
 # The params of single methods
@@ -75,7 +96,7 @@ class InitializeParams(Params, kw_only=True, rename="camel"):
 class ListParams(Params):
     """The params of a request for one page of a list."""
 
-    cursor: str | UnsetType = UNSET
+    cursor: str | None = None
 
 
 class RetriableParams(Params, rename="camel"):
@@ -129,7 +150,7 @@ class CompletionArgument(Struct):
 class CompletionContext(Struct):
     """The arguments that already have values."""
 
-    arguments: dict[str, str] = {}
+    arguments: dict[str, str] | None = None
 
 
 class CompleteParams(Params, kw_only=True):
@@ -137,7 +158,7 @@ class CompleteParams(Params, kw_only=True):
 
     ref: PromptReference | ResourceReference
     argument: CompletionArgument
-    context: CompletionContext = field(default_factory=CompletionContext)
+    context: CompletionContext | None = None
 
 
 class Filter(Struct, rename="camel", omit_defaults=True):
@@ -186,15 +207,20 @@ _PARAMS_OF: dict[str, type[Params]] = {
 _decoder = cache(json.Decoder)
 
 
-def decode(method: str, raw: Raw) -> Any:
+def decode_params(method: str, raw: Raw) -> Any:
     """Decode the params of a method. Raises msgspec.ValidationError.
 
     The paths in the error begin with `$`.
     """
-    return _decoder(_PARAMS_OF.get(method, Params)).decode(raw)
+    decoded = _decoder(_PARAMS_OF.get(method, Params)).decode(raw)
+    if decoded.meta is None:
+        decoded.meta = NO_META
+    return decoded
 
 
 def decode_meta(raw: Raw) -> Params:
     """Decode only the `_meta` of any params. Raises msgspec.ValidationError."""
     decoded: Params = _decoder(Params).decode(raw)
+    if decoded.meta is None:
+        decoded.meta = NO_META
     return decoded

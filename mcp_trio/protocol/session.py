@@ -125,6 +125,8 @@ class Session(Struct, eq=False):
     revision: Revision | None = None
     # What the client said in `initialize`.
     capabilities: params.ClientCapabilities = params.NO_CAPABILITIES
+    # The client's name and version, from `initialize`.
+    client: params.ClientInfo | None = None
     # The level that the client set with `logging/setLevel`.
     log_level: str | None = None
     # The names of the features that the server announced in `initialize`.
@@ -205,6 +207,7 @@ class Session(Struct, eq=False):
         self.revision = self.revisions.opening.get(
             opening.protocol_version, self.revisions.newest_opening
         )
+        self.client = params.shared_client_info(opening.client_info)
         # Most clients have no capabilities; their sessions share one object.
         if opening.capabilities != params.NO_CAPABILITIES:
             self.capabilities = opening.capabilities
@@ -311,9 +314,12 @@ def _decode_params(method: str, raw: Raw) -> tuple[Any, InvalidParams | None]:
     Raises InvalidParams if `_meta` is not valid either.
     """
     try:
-        return params.decode(method, raw), None
+        return params.decode_params(method, raw), None
     except (MsgspecError, RecursionError) as problem:
         error = _invalid_params(problem)
+    if bytes(raw) == b"null":
+        # Absent, as clients in Go write it.
+        return _decode_params(method, Raw(b"{}"))
     try:
         return params.decode_meta(raw), error
     except (MsgspecError, RecursionError) as problem:
@@ -321,4 +327,6 @@ def _decode_params(method: str, raw: Raw) -> tuple[Any, InvalidParams | None]:
 
 
 def _invalid_params(problem: Exception) -> InvalidParams:
-    return InvalidParams(f"Invalid params: {jsonrpc.explain(problem, '$.params')}")
+    # Null is accepted in place of what is optional, but not what should be sent.
+    reason = jsonrpc.explain(problem, "$.params").replace(" or null, got ", ", got ")
+    return InvalidParams(f"Invalid params: {reason}")

@@ -11,7 +11,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from msgspec import UNSET, Struct, field
+from msgspec import UNSET, Struct, field, json
 
 Role = Literal["user", "assistant"]
 Json = dict[str, Any]
@@ -265,10 +265,76 @@ class Prompt(_Listed):
 
 
 class PromptMessage(Model):
-    """A message of a prompt, or of a conversation to sample from."""
+    """A message of a prompt."""
 
     role: Role
     content: Content
+
+
+# Sampling
+
+
+class ToolUseResult(Model, tag_field="type", tag="tool_result"):
+    """The result of a tool that the client's model used, in a message to it.
+
+    `tool_use_id` is the id of the `ToolUse`. Strings in the content become text.
+    """
+
+    tool_use_id: str
+    content: str | Content | list[Content]
+    structured: Any = field(default=None, name="structuredContent")
+    is_error: bool = False
+    meta: Json | None = field(default=None, name="_meta")
+
+    def __post_init__(self) -> None:
+        items = self.content if isinstance(self.content, list) else [self.content]
+        self.content = [Text(item) if isinstance(item, str) else item for item in items]
+        super().__post_init__()
+
+
+class ToolUse(Model, tag_field="type", tag="tool_use"):
+    """A tool that the client's model wants to use. `input` holds the arguments."""
+
+    id: str
+    name: str
+    input: Json
+    meta: Json | None = field(default=None, name="_meta")
+
+    def result(
+        self,
+        content: str | Content | list[Content],
+        *,
+        structured: Any = None,
+        is_error: bool = False,
+    ) -> ToolUseResult:
+        """Return the tool's result for the model."""
+        return ToolUseResult(self.id, content, structured, is_error)
+
+
+SamplingContent = Text | Image | Audio | ToolUse | ToolUseResult
+SAMPLING_TYPES = (Text, Image, Audio, ToolUse, ToolUseResult)
+
+
+class SamplingMessage(Model):
+    """A message of a conversation to sample from: one block of content, or several.
+
+    A string as the content becomes text.
+    """
+
+    role: Role
+    content: str | SamplingContent | list[SamplingContent]
+    meta: Json | None = field(default=None, name="_meta")
+
+    def __post_init__(self) -> None:
+        if isinstance(self.content, str):
+            self.content = Text(self.content)
+        super().__post_init__()
+
+    @property
+    def blocks(self) -> list[SamplingContent]:
+        """The content as a list."""
+        assert not isinstance(self.content, str)  # it became text
+        return self.content if isinstance(self.content, list) else [self.content]
 
 
 # Results
@@ -288,6 +354,22 @@ class ToolResult(Model):
     is_error: bool = False
     meta: Json | None = None
     wrapped: bool = False
+
+
+class StructuredContent(Struct, gc=False):
+    """The result of a tool that is structured content alone, encoded.
+
+    Most structured results are, and need not be decoded to be written. `wrapped` is
+    that of `ToolResult`.
+    """
+
+    encoded: bytes
+    wrapped: bool
+
+    def as_tool_result(self) -> ToolResult:
+        """Return the same result in its general form."""
+        text = Text(self.encoded.decode())
+        return ToolResult([text], json.decode(self.encoded), wrapped=self.wrapped)
 
 
 class PromptResult(Model):

@@ -14,13 +14,13 @@ LOCAL_TRANSPORTS = frozenset({"stdio", "memory"})
 class Account(Struct, frozen=True):
     """One client, for the purpose of sharing.
 
-    `kind` says what `name` is: a principal's name, a network address, or a conversation.
-    So a principal whose name is an address is not confused with that address.
+    `kind` says whether `name` is a principal's name, a network address, or a
+    conversation. So a principal whose name is an address is not confused with it.
     """
 
     kind: str
     name: Hashable
-    # Whether there can be no other client that needs a share.
+    # Whether the client is the only one.
     is_alone: bool = False
 
 

@@ -12,13 +12,14 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
+from types import UnionType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import trio
 from msgspec.structs import replace
 
 from ..auth.access import Access, Verify
-from ..auth.principal import NO_SCOPES
+from ..auth.principal import NO_SCOPES, Principal, has_scopes
 from ..protocol.errors import ResourceNotFound
 from ..protocol.revisions import PROFILES, REVISIONS, Revisions
 from ..protocol.session import Call
@@ -29,7 +30,7 @@ from .event_log import EventLog
 from .limiter import Limiter
 from .limits import Limits, must_be_seconds
 from .registry import Pages, Registry, in_pages_of
-from .request import Environment
+from .request import Environment, RequestObserver
 from .subscriptions import Subscriptions
 from .worker_threads import WorkerThreads
 
@@ -38,9 +39,11 @@ if TYPE_CHECKING:
     from .features.prompts import ServerPrompt
     from .features.resources import ServerResource
     from .features.tools import ServerTool
+    from .middleware import Middleware
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
+MiddlewareT = TypeVar("MiddlewareT", bound="Middleware")
 
 # Bytes of the secret that signs what clients carry. A shorter one could be guessed from
 # what it has signed.
@@ -90,19 +93,16 @@ class Server(Generic[StateT]):
             | Callable[..., AbstractAsyncContextManager[StateT]]
             | None
         ) = None,
+        telemetry: bool = False,
     ) -> None:
         _check_name(name)
-        _check_type("instructions", instructions, str | None)
-        _check_type("secret", secret, str | bytes | None)
-        _check_type("limits", limits, Limits | None)
-        must_be_seconds(timeout, "Server(timeout)")
-        must_be_seconds(grace, "Server(grace)", besides=0)
+        _check_options(instructions, secret, limits, timeout, grace)
         self.info = Implementation(
             name, version, title, description, icons, website_url
         )
         self.instructions = instructions
         self.use_profile(profile)
-        self.subscriptions = Subscriptions()
+        self.subscriptions = Subscriptions(self._scopes_of_resource)
         self._create_registries(pages)
         # The names of the tools that waited when they were last called.
         self.tools_that_wait: set[str] = set()
@@ -113,6 +113,11 @@ class Server(Generic[StateT]):
         self.grace = grace
         self.is_running = False
         self.on_message = None
+        self.telemetry = telemetry
+        # The first one is outermost. None of them costs nothing.
+        self.middleware_stack: tuple[Middleware, ...] = ()
+        # Told when each request begins and ends. None of them costs nothing.
+        self.request_observers: tuple[RequestObserver, ...] = ()
         self.access = access if isinstance(access, Access | None) else Access(access)
         self._lifespan: Callable[[], AbstractAsyncContextManager[Any]] = nullcontext
         if lifespan is not None:
@@ -293,6 +298,7 @@ class Server(Generic[StateT]):
         icons: list[Icon] | None = None,
         annotations: Annotations | None = None,
         meta: Json | None = None,
+        scopes: Iterable[str] = NO_SCOPES,
     ) -> Callable[[F], F]:
         """Register the decorated function as a resource.
 
@@ -316,6 +322,7 @@ class Server(Generic[StateT]):
                 icons=icons,
                 annotations=annotations,
                 meta=meta,
+                scopes=scopes,
             )
 
         return register
@@ -333,12 +340,13 @@ class Server(Generic[StateT]):
         icons: list[Icon] | None = None,
         annotations: Annotations | None = None,
         meta: Json | None = None,
+        scopes: Iterable[str] = NO_SCOPES,
     ) -> F:
         """Register a function that reads a resource, at any time, and announce it.
 
         A URI with variables, such as `notes://{id}`, is a resource template: the
         function takes each variable as an argument. `size` is in bytes; a template has
-        none.
+        none. The resource exists only for principals that have all of the `scopes`.
         """
         from .features.resources import ServerResource
 
@@ -353,6 +361,7 @@ class Server(Generic[StateT]):
             icons=icons,
             annotations=annotations,
             meta=meta,
+            scopes=scopes,
         )
         if resource.template.names:
             self.templates.add(resource)
@@ -372,11 +381,20 @@ class Server(Generic[StateT]):
         """Tell the clients that subscribed to a resource that its contents changed."""
         self.subscriptions.changed("resources", uri)
 
-    def find_resource(self, uri: str) -> ServerResource:
+    def find_resource(
+        self, uri: str, principal: Principal | None = None
+    ) -> ServerResource:
         """Return the resource with this URI, else the first template that matches it.
 
-        Raises ResourceNotFound if nothing matches.
+        Raises ResourceNotFound if nothing matches, or if the principal may not use the
+        one that does. Another template that matches does not replace it.
         """
+        resource = self._match_resource(uri)
+        if resource is None or not has_scopes(principal, resource.scopes):
+            raise ResourceNotFound(uri)
+        return resource
+
+    def _match_resource(self, uri: str) -> ServerResource | None:
         resource = self.resources.get(uri)
         if resource is not None:
             return resource
@@ -384,7 +402,14 @@ class Server(Generic[StateT]):
         for template in list(self.templates.values()):
             if template.template.match(uri) is not None:
                 return template
-        raise ResourceNotFound(uri)
+        return None
+
+    def _scopes_of_resource(self, uri: str) -> frozenset[str]:
+        """Return the scopes that the resource at a URI requires."""
+        if not self.resources.scopes and not self.templates.scopes:
+            return NO_SCOPES
+        resource = self._match_resource(uri)
+        return NO_SCOPES if resource is None else resource.scopes
 
     # Prompts
 
@@ -400,6 +425,7 @@ class Server(Generic[StateT]):
         description: str | None = None,
         icons: list[Icon] | None = None,
         meta: Json | None = None,
+        scopes: Iterable[str] = NO_SCOPES,
     ) -> Callable[[F], F]: ...
     def prompt(
         self,
@@ -411,6 +437,7 @@ class Server(Generic[StateT]):
         description: str | None = None,
         icons: list[Icon] | None = None,
         meta: Json | None = None,
+        scopes: Iterable[str] = NO_SCOPES,
     ) -> F | Callable[[F], F]:
         """Register the decorated function as a prompt.
 
@@ -426,6 +453,7 @@ class Server(Generic[StateT]):
                 description=description,
                 icons=icons,
                 meta=meta,
+                scopes=scopes,
             )
 
         return register if function is None else register(function)
@@ -440,11 +468,13 @@ class Server(Generic[StateT]):
         description: str | None = None,
         icons: list[Icon] | None = None,
         meta: Json | None = None,
+        scopes: Iterable[str] = NO_SCOPES,
     ) -> F:
         """Register a function as a prompt, at any time, and announce it to clients.
 
         `name` and `description` are read from the function's name and docstring if they
-        are not given; the prompt's arguments are the function's parameters.
+        are not given; the prompt's arguments are the function's parameters. The prompt
+        exists only for principals that have all of the `scopes`.
         """
         from .features.prompts import ServerPrompt
 
@@ -455,6 +485,7 @@ class Server(Generic[StateT]):
             description=description,
             icons=icons,
             meta=meta,
+            scopes=scopes,
         )
         self.prompts.add(prompt)
         return function
@@ -498,6 +529,22 @@ class Server(Generic[StateT]):
             raise ValueError(f"{where}: this argument has a completer already")
         completer = Completer(function, argument)
         self.completers.setdefault(of, {})[argument] = completer
+
+    # Middleware
+
+    def middleware(self, function: MiddlewareT) -> MiddlewareT:
+        """Run the decorated function around every tool call, read and prompt.
+
+        It is `async def f(call, proceed)`, where `call` is a `MiddlewareCall`, and
+        returns `await proceed(call)`, or another result instead. It may raise a
+        `ToolError` to refuse the call. The first function that is registered is the
+        outermost one.
+        """
+        from .middleware import check_middleware
+
+        check_middleware(function)
+        self.middleware_stack = (*self.middleware_stack, function)
+        return function
 
     # The lifespan
 
@@ -565,6 +612,22 @@ class Server(Generic[StateT]):
 
     # For the transports and the handlers
 
+    @property
+    def scopes(self) -> frozenset[str]:
+        """Every scope that a tool, a resource, a template or a prompt requires."""
+        registries = (self.tools, self.resources, self.templates, self.prompts)
+        return NO_SCOPES.union(*(registry.scopes for registry in registries))
+
+    def observe_requests(self, observer: RequestObserver) -> None:
+        """Tell an observer of every request that begins from now on."""
+        self.request_observers = (*self.request_observers, observer)
+
+    def stop_observing_requests(self, observer: RequestObserver) -> None:
+        """Tell an observer no more."""
+        self.request_observers = tuple(
+            other for other in self.request_observers if other is not observer
+        )
+
     def features(self) -> dict[str, Json]:
         """Return the server's capabilities, as the newest revision names them."""
         features: dict[str, Json] = {"tools": {"listChanged": True}, "logging": {}}
@@ -594,7 +657,21 @@ def _check_name(name: object) -> None:
         )
 
 
-def _check_type(option: str, value: object, expected: Any) -> None:
+def _check_options(
+    instructions: object,
+    secret: object,
+    limits: object,
+    timeout: float | None,
+    grace: float,
+) -> None:
+    _check_type("instructions", instructions, str | None)
+    _check_type("secret", secret, str | bytes | None)
+    _check_type("limits", limits, Limits | None)
+    must_be_seconds(timeout, "Server(timeout)")
+    must_be_seconds(grace, "Server(grace)", also=0)
+
+
+def _check_type(option: str, value: object, expected: type | UnionType) -> None:
     if not isinstance(value, expected):
         given = type(value).__name__
         raise TypeError(f"Server({option}) wants {expected}, not {given}")

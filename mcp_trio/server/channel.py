@@ -19,9 +19,9 @@ class Wire(Channel, Protocol):
     async def receive(self) -> list[bytes | None]:
         """Wait for messages and return every complete one.
 
-        None stands for a message that was too large. An empty list means that the
-        client sends no more.
+        None takes the place of a message that was too large. An empty list means that
+        the client sends no more.
         """
 
     def flush(self) -> None:
-        """End the turn that `receive` began: write what was sent, as far as possible."""
+        """End the turn that `receive` began, and write its messages if possible."""

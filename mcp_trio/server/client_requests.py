@@ -9,20 +9,21 @@ runs again from its beginning. Answers that were given before are in the state, 
 """
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
-from msgspec import UNSET, Raw, Struct, convert, json, structs
+from msgspec import UNSET, Raw, Struct, json, structs
 
 from ..auth.principal import Owner, Principal
 from ..protocol import jsonrpc
 from ..protocol.errors import InvalidParams, MissingClientCapability
 from ..protocol.revisions import Revision
-from ..protocol.types import Audio, Image, Json, PromptMessage, Text, Tool
+from ..protocol.types import Json, SamplingMessage, Tool, ToolUse, ToolUseResult
 from .exceptions import AskFailed, Unanswered
 from .request import Request
-from .schema.forms import form_schema
+from .sampling import Message, Sampled, read_messages, read_tool_choice, read_tools
+from .schema.forms import decode_form, form_schema
 from .sealed_state import STATE_LIFETIME, RequestState, seal, unseal
 
 T = TypeVar("T")
@@ -41,31 +42,6 @@ class Elicited(Struct, Generic[T]):
     def accepted(self) -> bool:
         """Whether the user accepted."""
         return self.action == "accept"
-
-
-class Sampled(Struct, rename="camel"):
-    """A message of the client's model.
-
-    `content` is one content block, or a list of them, as the client sent it.
-    """
-
-    role: str
-    content: Json | list[Json]
-    model: str
-    stop_reason: str | None = None
-
-    def __post_init__(self) -> None:
-        if not all(isinstance(text, str) for text in self._texts()):
-            raise ValueError("$.content: the text of a text is no string")
-
-    @property
-    def text(self) -> str:
-        """The text of all text blocks, joined."""
-        return "".join(self._texts())
-
-    def _texts(self) -> list[Any]:
-        blocks = self.content if isinstance(self.content, list) else [self.content]
-        return [block.get("text") for block in blocks if block.get("type") == "text"]
 
 
 class Root(Struct):
@@ -94,6 +70,11 @@ class Question(Struct, Generic[T], kw_only=True, rename="camel"):
     needs: ClassVar[Json] = {}
     key: str | None = None
 
+    @property
+    def required(self) -> Json:
+        """What the client must declare to be asked, within its capability."""
+        return self.needs
+
     def params(self, revision: Revision) -> Json:
         """Return the parameters, as the revision has them.
 
@@ -113,7 +94,8 @@ class Question(Struct, Generic[T], kw_only=True, rename="camel"):
 class Elicit(Question[Elicited[T]]):
     """A form for the user.
 
-    `schema` is a flat dataclass, Struct or TypedDict whose fields are the form's.
+    `schema` is a flat dataclass, Struct, TypedDict or pydantic model whose fields are
+    the form's.
     """
 
     method = "elicitation/create"
@@ -141,7 +123,7 @@ class Elicit(Question[Elicited[T]]):
         if not elicited.accepted:
             return Elicited(elicited.action)
         fields = {} if elicited.content is None else elicited.content
-        return Elicited("accept", convert(fields, self.schema))
+        return Elicited("accept", decode_form(self.schema, fields))
 
 
 class ElicitUrl(Question[Elicited[None]]):
@@ -175,10 +157,15 @@ class ElicitUrl(Question[Elicited[None]]):
 
 
 class Sample(Question[Sampled]):
-    """A conversation for the client's model to continue."""
+    """A conversation for the client's model to continue.
+
+    `messages` is a text, or a list of messages: texts, dicts with the protocol's keys,
+    `SamplingMessage`, `PromptMessage`, and earlier answers (`Sampled`) with the results
+    of the tools that they use.
+    """
 
     method = "sampling/createMessage"
-    messages: str | list[PromptMessage]
+    messages: str | Sequence[Message]
     max_tokens: int
     system_prompt: str | None = None
     temperature: float | None = None
@@ -186,23 +173,41 @@ class Sample(Question[Sampled]):
     model_preferences: Json | None = None
     include_context: str | None = None
     metadata: Json | None = None
-    tools: list[Tool] | None = None
-    tool_choice: Json | None = None
+    tools: Sequence[Tool | Mapping[str, Any]] | None = None
+    tool_choice: str | Mapping[str, Any] | None = None
+
+    @property
+    def required(self) -> Json:
+        """What the client must declare to be asked."""
+        return {} if self.tools is None else {"tools": {}}
 
     def params(self, revision: Revision) -> Json:
         """Return the messages and all options."""
-        messages = self.messages
-        if isinstance(messages, str):
-            messages = [PromptMessage("user", Text(messages))]
-        for message in messages:
-            if not isinstance(message.content, Text | Image | Audio):
-                given = type(message.content).__name__
-                raise TypeError(
-                    f"a message to sample from is Text, Image or Audio, not {given}"
-                )
         names = self.__struct_encode_fields__
         options = dict(zip(names, structs.astuple(self), strict=True))
-        return {**options, "messages": messages}
+        options["messages"] = self._messages_for(revision)
+        options["tools"] = read_tools(self.tools)
+        options["toolChoice"] = read_tool_choice(self.tool_choice)
+        return options
+
+    def _messages_for(self, revision: Revision) -> list[SamplingMessage]:
+        """Return the messages; in older revisions each has one block of content."""
+        messages = read_messages(self.messages)
+        if ToolUse in revision.table:
+            return messages
+        separate = [
+            SamplingMessage(message.role, block)
+            for message in messages
+            for block in message.blocks
+        ]
+        uses_tools = any(
+            isinstance(message.content, ToolUse | ToolUseResult) for message in separate
+        )
+        if self.tools is not None or uses_tools:
+            raise ValueError(
+                f"protocol revision {revision.name} has no tools in sampling"
+            )
+        return separate
 
     def allowed_by(self, capability: Json) -> bool:
         """Return whether the client samples, with tools if there are any."""
@@ -276,7 +281,7 @@ class ClientRequests:
             or not isinstance(capability, dict)
             or not question.allowed_by(capability)
         ):
-            raise MissingClientCapability({name: question.needs})
+            raise MissingClientCapability({name: question.required})
 
     async def _ask_now(self, question: Question[T]) -> T:
         """Send the question and wait for the answer."""
@@ -350,7 +355,7 @@ def _digest(request: Request) -> str:
     or resource with its arguments. So a state that one server has signed is of no use
     at another server with the same secret.
     """
-    about: Json = {"arguments": {}, **json.decode(request.call.raw)}
+    about: Json = json.decode(request.call.raw)
     revision = request.call.revision
     parts = [
         revision.server.name,
@@ -359,7 +364,7 @@ def _digest(request: Request) -> str:
         request.call.method,
         about.get("name"),
         about.get("uri"),
-        about.get("arguments"),
+        about.get("arguments") or {},
     ]
     return sha256(json.encode(parts, order="deterministic")).hexdigest()
 

@@ -1,6 +1,6 @@
 """Context: what a tool, a resource or a prompt sees of the request that runs it."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -9,10 +9,12 @@ import msgspec
 import trio
 
 from ..auth.principal import Principal
-from ..protocol.jsonrpc import encode
+from ..protocol.jsonrpc import Id, encode
+from ..protocol.params import NO_CAPABILITIES, ClientCapabilities
 from ..protocol.revisions.base import LEVELS
 from ..protocol.sanitize import strip_controls
-from ..protocol.types import Json, PromptMessage, Tool
+from ..protocol.types import Json, Tool
+from .headers import NO_HEADERS, Headers
 from .request import Request
 
 if TYPE_CHECKING:
@@ -20,13 +22,29 @@ if TYPE_CHECKING:
     # `Context[Any]`. Type checkers know this module even if it is not installed.
     from typing_extensions import TypeVar as TypeVarWithDefault
 
-    from .client_requests import ClientRequests, Elicited, Question, Root, Sampled
+    from .client_requests import ClientRequests, Elicited, Question, Root
+    from .sampling import Message, Sampled
 
     StateT = TypeVarWithDefault("StateT", default=Any)
 else:
     StateT = TypeVar("StateT")
 
 T = TypeVar("T")
+
+
+class ConnectedClient(msgspec.Struct, frozen=True):
+    """The client that made a request: its name, its version and what it can do.
+
+    The client says this of itself, so do not decide by it who may do what.
+    """
+
+    name: str
+    version: str
+    capabilities: ClientCapabilities
+
+    def supports(self, capability: str) -> bool:
+        """Return whether the client has a capability, such as "sampling"."""
+        return getattr(self.capabilities, capability, None) not in (None, msgspec.UNSET)
 
 
 class Context(Generic[StateT]):
@@ -53,10 +71,51 @@ class Context(Generic[StateT]):
         self.lifespan = request.environment.lifespan_value
 
     @property
+    def request_id(self) -> Id:
+        """The id that the client gave the request."""
+        return self._request.call.id
+
+    @property
+    def session_id(self) -> str | None:
+        """The id of the HTTP session, or None if there is no session."""
+        id: bytes = getattr(self._request.conversation, "id", b"")
+        return id.decode() or None
+
+    @property
+    def headers(self) -> Headers:
+        """The HTTP request's headers, without credentials; empty on stdio."""
+        headers = getattr(self._request.channel, "headers", None)
+        return NO_HEADERS if headers is None else Headers(headers)
+
+    @property
+    def client(self) -> ConnectedClient | None:
+        """The client's name, version and capabilities, if it has told them."""
+        call = self._request.call
+        if call.revision.opens:
+            session = self._request.conversation.session
+            if session.client is None:
+                return None
+            return ConnectedClient(
+                session.client.name, session.client.version, session.capabilities
+            )
+        meta = call.params.meta
+        if meta.client is msgspec.UNSET:
+            return None
+        capabilities = meta.capabilities or NO_CAPABILITIES
+        return ConnectedClient(meta.client.name, meta.client.version, capabilities)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Values that middleware hands down, as long as the request runs."""
+        if self._request.state is None:
+            self._request.state = {}
+        return self._request.state
+
+    @property
     def meta(self) -> Json:
         """The request's `_meta`, as the client sent it."""
-        meta: Json = msgspec.json.decode(self._request.call.raw).get("_meta", {})
-        return meta
+        params = msgspec.json.decode(self._request.call.raw) or {}
+        return params.get("_meta") or {}
 
     async def progress(
         self, done: float, total: float | None = None, message: str | None = None
@@ -79,7 +138,7 @@ class Context(Generic[StateT]):
             self._request.tell("notifications/progress", params)
         await self._let_others_run()
 
-    async def log(self, level: str, data: Any, logger: str | None = None) -> None:
+    async def log(self, level: str, data: object, logger: str | None = None) -> None:
         """Send the client a log message, if it asked for messages of this level.
 
         `data` is a string or anything else that can be encoded as JSON.
@@ -103,12 +162,29 @@ class Context(Generic[StateT]):
             self._request.tell("notifications/message", params)
         await self._let_others_run()
 
+    async def debug(self, data: object, logger: str | None = None) -> None:
+        """Send a log message of the level "debug"."""
+        await self.log("debug", data, logger)
+
+    async def info(self, data: object, logger: str | None = None) -> None:
+        """Send a log message of the level "info"."""
+        await self.log("info", data, logger)
+
+    async def warning(self, data: object, logger: str | None = None) -> None:
+        """Send a log message of the level "warning"."""
+        await self.log("warning", data, logger)
+
+    async def error(self, data: object, logger: str | None = None) -> None:
+        """Send a log message of the level "error". The request goes on."""
+        await self.log("error", data, logger)
+
     async def elicit(
         self, message: str, schema: type[T], *, key: str | None = None
     ) -> "Elicited[T]":
         """Ask the user to fill in a form.
 
-        `schema` is a flat dataclass, Struct or TypedDict whose fields are the form's.
+        `schema` is a flat dataclass, Struct, TypedDict or pydantic model whose fields
+        are the form's.
         """
         from .client_requests import Elicit
 
@@ -132,7 +208,7 @@ class Context(Generic[StateT]):
 
     async def sample(
         self,
-        messages: str | list[PromptMessage],
+        messages: "str | Sequence[Message]",
         *,
         max_tokens: int,
         system_prompt: str | None = None,
@@ -141,11 +217,18 @@ class Context(Generic[StateT]):
         model_preferences: Json | None = None,
         include_context: str | None = None,
         metadata: Json | None = None,
-        tools: list[Tool] | None = None,
-        tool_choice: Json | None = None,
+        tools: Sequence[Tool | Mapping[str, Any]] | None = None,
+        tool_choice: str | Mapping[str, Any] | None = None,
         key: str | None = None,
     ) -> "Sampled":
-        """Ask the client's model to continue a conversation."""
+        """Ask the client's model to continue a conversation.
+
+        `messages` is a text, or a list of messages: texts, dicts with the protocol's
+        keys, `SamplingMessage`, and earlier answers with the results of the tools that
+        they use. The model may use `tools`; run those in the answer's `tool_uses`, and
+        ask again with the answer and the results. `tool_choice` is "auto", "required"
+        or "none".
+        """
         from .client_requests import Sample
 
         question = Sample(

@@ -1,7 +1,7 @@
 """The server's lines in the log: refusals, failures and slow calls.
 
-A client that floods the server does not flood its log: lines about the same event by the
-same sender are counted, and summed up once a second.
+A client that floods the server does not flood its log: lines about the same event by
+the same sender are counted, and summarized once a second.
 """
 
 import logging

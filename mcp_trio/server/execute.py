@@ -19,7 +19,7 @@ from .app import Server
 from .event_log import SLOW
 from .exceptions import AskFailed, TimedOut, ToolError, Unanswered
 from .handlers import HANDLERS
-from .request import Request
+from .request import Request, RequestObserver
 from .runner import Rest
 from .truncate import truncate_text
 
@@ -27,8 +27,10 @@ log = logging.getLogger("mcp_trio")
 
 
 async def execute(server: Server, request: Request) -> bytes:
-    """Carry out a request. Whatever fails in it becomes its reply, and goes no further."""
+    """Carry out a request. Any failure in it becomes its reply, and goes no further."""
     call = request.call
+    observers = server.request_observers
+    began = _report_beginning(observers, request) if observers else 0.0
     try:
         # A request has its entry already if it began in a task of its own.
         scope = request.conversation.cancel_scopes.get(call.id, request.scope)
@@ -42,18 +44,36 @@ async def execute(server: Server, request: Request) -> bytes:
     except server.stops as stop:
         if _is_stale(stop):
             return _reply_to_failure(server, request, stop)
+        request.outcome = "cancelled"
         raise
     except BaseExceptionGroup as group:
-        stop_group, failures = group.split(server.stops)
-        if stop_group is None:
-            return _reply_to_failure(server, request, group)
-        if failures is not None:
-            log.error("%s failed while it was stopped", call.method, exc_info=failures)
-        raise stop_group from None
+        return _reply_to_group(server, request, group)
     except BaseException as failure:  # even sys.exit() ends only its own request
         return _reply_to_failure(server, request, failure)
     finally:
         request.ended = True
+        if observers:
+            _report_end(observers, request, perf_counter() - began)
+
+
+def _report_beginning(
+    observers: tuple[RequestObserver, ...], request: Request
+) -> float:
+    """Tell the observers that a request begins. Returns when."""
+    began = perf_counter()
+    for observer in observers:
+        observer.began(request)
+    return began
+
+
+def _report_end(
+    observers: tuple[RequestObserver, ...], request: Request, seconds: float
+) -> None:
+    """Tell the observers that a request has ended."""
+    if request.scope is not None and request.scope.cancel_called:
+        request.outcome = "cancelled"
+    for observer in reversed(observers):
+        observer.ended(request, seconds)
 
 
 async def finish(
@@ -85,6 +105,23 @@ def _is_stale(stop: BaseException) -> bool:
     return is_cancelled and trio.current_effective_deadline() > -inf
 
 
+def _reply_to_group(
+    server: Server, request: Request, group: BaseExceptionGroup[BaseException]
+) -> bytes:
+    """Encode the reply to a request that failed in several ways.
+
+    Raises what stops the request from outside, if the group has that.
+    """
+    stop_group, failures = group.split(server.stops)
+    if stop_group is None:
+        return _reply_to_failure(server, request, group)
+    if failures is not None:
+        method = request.call.method
+        log.error("%s failed while it was stopped", method, exc_info=failures)
+    request.outcome = "cancelled"
+    raise stop_group from None
+
+
 def _reply_to_failure(
     server: Server, request: Request, failure: BaseException
 ) -> bytes:
@@ -95,11 +132,16 @@ def _reply_to_failure(
         if isinstance(failure, Unanswered):
             return jsonrpc.encode_result(request.call.id, failure.result())
         if isinstance(failure, ToolError | AskFailed):
+            is_late = isinstance(failure, TimedOut)
+            request.outcome = "timeout" if is_late else "tool_error"
             return _reply_to_tool_error(server, request, failure)
         if isinstance(failure, ProtocolError):
+            is_ours = failure.kind is InternalError
+            request.outcome = "error" if is_ours else "refused"
             return _encode_error(server, request, failure)
     except Exception as problem:  # its data is not JSON, or str() of it fails
         failure = problem
+    request.outcome = "error"
     reference = secrets.token_hex(4)
     server.event_log.failed(request, reference, failure)
     error = InternalError(f"Internal error (reference {reference})")
@@ -138,8 +180,8 @@ def _encode_error(server: Server, request: Request, error: ProtocolError) -> byt
 def _representative(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return what to tell the client about a group of failures.
 
-    Open questions if there is nothing else; else the messages of all tool errors; else
-    the group itself, which the client is not told.
+    That is an open question if all failures are, or the messages of all tool errors if
+    all are. Otherwise it is the group itself, which the client does not see.
     """
     failures = _leaves(group)
     if len(failures) == 1:

@@ -20,12 +20,18 @@ from ..protocol.types import (
     BlobContents,
     Completion,
     PromptResult,
+    StructuredContent,
     Text,
     TextContents,
     ToolResult,
 )
 from .app import Server
 from .conversation import Conversation
+from .middleware import (
+    call_with_middleware,
+    fill_with_middleware,
+    read_with_middleware,
+)
 from .registry import Registry
 from .request import Request
 from .truncate import truncate_result
@@ -61,9 +67,12 @@ async def list_items(kind: str, server: Server, request: Request) -> bytes:
     _require(server, registry.feature)
     if kind == "resources" and "resources/templates/list" not in revision.requests:
         # This revision has templates in the same list.
-        resources = [item.listed for item in list(registry.values())]
-        templates = [item.listed for item in list(server.templates.values())]
-        items = {"resources": resources, "resourceTemplates": templates}
+        principal = request.principal
+        templates = server.templates.visible_to(principal)
+        items = {
+            "resources": [item.listed for item in registry.visible_to(principal)],
+            "resourceTemplates": [item.listed for item in templates],
+        }
         return encode(revision.listing(items, None))
     key = "resourceTemplates" if kind == "templates" else kind
     return registry.listing(revision, key, cursor, request.principal)
@@ -74,16 +83,31 @@ async def call_tool(server: Server, request: Request) -> bytes:
     params = request.call.params
     revision = request.call.revision
     tool = server.tools.find(params.name, request.principal)
+    request.target = tool.name
     limiter = server.limiter
     if limiter.total or limiter.rate or tool.is_limited:
         limiter.admit(request, tool)
-    result = await tool.run(request, params.arguments)
+    if server.middleware_stack:
+        result: str | StructuredContent | ToolResult = await call_with_middleware(
+            server.middleware_stack, request, tool
+        )
+    else:
+        result = await tool.run(request, params.arguments)
     most = tool.max_result or request.environment.limits.max_result
     if isinstance(result, str):
-        encoded = revision.encode_text(result)
+        # A character takes at least a byte, so what is too long is not encoded.
+        if len(result) <= most:
+            encoded = revision.encode_text(result)
+            if len(encoded) <= most:
+                return encoded
+        result = ToolResult([Text(result)])
+    elif isinstance(result, StructuredContent):
+        encoded = revision.encode_structured(result)
         if len(encoded) <= most:
             return encoded
-        result = ToolResult([Text(result)])
+        result = result.as_tool_result()
+    if result.is_error:
+        request.outcome = "tool_error"
 
     def write(result: ToolResult) -> bytes:
         return encode(revision.tool_result(result))
@@ -97,7 +121,13 @@ async def read_resource(server: Server, request: Request) -> bytes:
     uri = request.call.params.uri
     revision = request.call.revision
     server.limiter.check(request)
-    contents = await server.find_resource(uri).read(request, uri)
+    resource = server.find_resource(uri, request.principal)
+    if server.middleware_stack:
+        contents = await read_with_middleware(
+            server.middleware_stack, request, resource
+        )
+    else:
+        contents = await resource.read(request, uri)
 
     def write(contents: list[TextContents | BlobContents]) -> bytes:
         shaped = {"contents": revision.shape(contents)}
@@ -110,7 +140,7 @@ async def read_resource(server: Server, request: Request) -> bytes:
 async def subscribe(server: Server, request: Request) -> None:
     """Subscribe the client to a resource's updates."""
     uri = request.call.params.uri
-    server.find_resource(uri)
+    server.find_resource(uri, request.principal)
     server.subscriptions.subscribe(request.conversation, uri)
 
 
@@ -125,9 +155,13 @@ async def get_prompt(server: Server, request: Request) -> bytes:
     _require(server, "prompts")
     params = request.call.params
     revision = request.call.revision
-    prompt = server.prompts.find(params.name)
+    prompt = server.prompts.find(params.name, request.principal)
+    request.target = prompt.name
     server.limiter.check(request)
-    filled = await prompt.fill(request, params.arguments)
+    if server.middleware_stack:
+        filled = await fill_with_middleware(server.middleware_stack, request, prompt)
+    else:
+        filled = await prompt.fill(request, params.arguments)
 
     def write(filled: PromptResult) -> bytes:
         return encode(revision.result(revision.shape(filled), filled.meta))
@@ -141,13 +175,14 @@ async def complete(server: Server, request: Request) -> bytes:
     """Complete an argument. An argument without a completer has no completions."""
     params = request.call.params
     revision = request.call.revision
-    name = _completed_item(server, params.ref)
+    name = _completed_item(server, request)
     completer = server.completers.get(name, {}).get(params.argument.name)
     completion = Completion([])
     if completer is not None:
         server.limiter.check(request)
+        others = params.context.arguments if params.context is not None else None
         completion = await completer.complete(
-            request, params.argument.value, params.context.arguments
+            request, params.argument.value, others or {}
         )
 
     def write(completion: Completion) -> bytes:
@@ -157,12 +192,15 @@ async def complete(server: Server, request: Request) -> bytes:
     return truncate_result(completion, write, most, f"the completion of {name}")
 
 
-def _completed_item(server: Server, reference: Any) -> str:
+def _completed_item(server: Server, request: Request) -> str:
     """Return the name of the prompt or the URI of the resource that is completed."""
+    reference = request.call.params.ref
+    principal = request.principal
     if isinstance(reference, PromptReference):
-        return server.prompts.find(reference.name).name
+        return server.prompts.find(reference.name, principal).name
     uri: str = reference.uri
-    if uri not in server.templates and uri not in server.resources:
+    template = server.templates.get_for(principal, uri)
+    if template is None and server.resources.get_for(principal, uri) is None:
         raise ResourceNotFound(uri)
     return uri
 
@@ -237,7 +275,7 @@ def handle_notification(
 def _cancel(conversation: Conversation, notice: Notice) -> None:
     """Cancel a request. As specified, ignore unknown and malformed cancellations."""
     try:
-        params = protocol_params.decode(notice.method, notice.raw)
+        params = protocol_params.decode_params(notice.method, notice.raw)
     except MsgspecError:
         return
     scope = conversation.cancel_scopes.get(params.request_id)

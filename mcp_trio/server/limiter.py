@@ -20,9 +20,9 @@ from .request import Request
 # place from calls.
 LISTENS = "subscriptions/listen"
 # HTTP requests of any kind that an address may make for each call that the rate allows.
-# A client opens a session with two, lists what there is with some more, reads streams,
-# resumes them, answers questions and tries again what was refused; and several principals
-# may share an address. So this limits no client that behaves, and ends a flood before it
+# A client opens a session with two, lists features with some more, reads and resumes
+# streams, answers questions and repeats refused requests, and several principals may
+# share an address. So no well-behaved client is limited, but a flood ends before it
 # costs more than reading its heads.
 REQUESTS_OF_A_CALL = 20
 # Senders whose buckets are remembered.
@@ -43,9 +43,9 @@ class LimitedTool(Protocol):
 def sender(request: Request) -> Hashable:
     """Return whose limits a request counts against.
 
-    That is its principal, else its address, else its conversation. The address is that of
-    the peer which has connected: a header that names another one is not believed, because
-    any client can send it.
+    That is its principal, else its address, else its conversation. The address is that
+    of the connected peer. A header that names another one is not trusted, because any
+    client can send it.
     """
     if request.principal is not None:
         return request.principal.name
@@ -113,7 +113,7 @@ class Buckets(dict[Hashable, Bucket]):
     def _forget(self, now: float) -> None:
         """Drop full buckets, and if there are still too many, the fullest ones.
 
-        The size at which this happens doubles with what is left, so it is rarely done.
+        The next time is when twice as many buckets are kept, so it is rarely done.
         """
         left = [
             (key, bucket)
@@ -163,7 +163,10 @@ class Limiter:
             raise busy(most_of_one, "requests")
 
     def admit(self, request: Request, tool: LimitedTool) -> None:
-        """Let a tool call in and take one from its sender's rates. Raises TooManyCalls."""
+        """Admit a tool call, which counts against its sender's rates.
+
+        Raises TooManyCalls.
+        """
         self.check(request)
         if tool.max_in_flight is not None:
             request.limited_tool = tool.name
@@ -221,7 +224,7 @@ class Limiter:
 
 
 def _extra_keys(request: Request) -> Sequence[Hashable]:
-    """Return what a request is counted under, besides the total and its conversation."""
+    """Return the keys to count a request by, in addition to the total."""
     is_lasting = request.conversation.is_lasting
     if request.call.method == LISTENS:
         own = request.conversation if is_lasting else sender(request)

@@ -1,10 +1,11 @@
 """What a server allows: how many calls per unit of time, how many at once, how large.
 
-A request over a limit is refused at once, and told when to try again. Nothing is queued.
+A request over a limit is refused at once, with the time to try again. Nothing is
+queued.
 """
 
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -15,7 +16,7 @@ MOST_AT_ONCE = 100_000
 MOST_OF_ONE = 20_000
 # Functions that may block at a time.
 WORKER_THREADS = 64
-# Seconds after which a client that was refused because the server is busy may try again.
+# Seconds after which a client may try again if the server was busy.
 BUSY = 1.0
 
 _RATE = re.compile(r"([1-9][0-9]{0,8})/([smh])(?::([1-9][0-9]{0,8}))?")
@@ -40,12 +41,13 @@ class Rate(NamedTuple):
         return f"{self.number:,} {name}"
 
 
-def read_rate(text: Any, where: str = "a rate") -> Rate:
-    """Parse a rate such as "10/s:50". Raises ValueError."""
+def read_rate(text: object, where: str = "") -> Rate:
+    """Parse a rate such as "10/s:50". Raises ValueError, which begins with `where`."""
     found = _RATE.fullmatch(text) if isinstance(text, str) else None
     if found is None:
-        expected = "'10/s', '100/m' or '1000/h', with a burst '10/s:50'"
-        raise ValueError(f"{where} wants {expected}, not {text!r}")
+        forms = "'10/s', '100/m' or '1000/h', or '10/s:50' with a burst"
+        prefix = f"{where}: " if where else ""
+        raise ValueError(f"{prefix}expected {forms}, got {text!r}")
     number, unit, burst = found.groups()
     return Rate(int(number), unit, int(burst or number))
 
@@ -60,16 +62,16 @@ class Limits(Struct, frozen=True, kw_only=True):
     stdio the connection.
 
     `max_in_flight` is the number of requests in progress at once, of all clients, and
-    `max_in_flight_per_connection` of one connection. `max_result` is the size of a result
-    in bytes. `timeout` is the number of seconds that a function may take. `threads` is
-    the number of worker threads for functions that are not async; except on stdio one
-    client holds at most three quarters of them.
+    `max_in_flight_per_connection` of one connection. `max_result` is the size of a
+    result in bytes. `timeout` is the number of seconds that a function may take.
+    `threads` is the number of worker threads for functions that are not async; except
+    on stdio one client holds at most three quarters of them.
     """
 
     rate: str | None = None
     max_in_flight: int = MOST_AT_ONCE
     max_in_flight_per_connection: int = MOST_OF_ONE
-    max_result: int = 32 * 2**20
+    max_result: int = 8 * 2**20
     timeout: float | None = None
     threads: int = WORKER_THREADS
 
@@ -98,18 +100,19 @@ def must_be_limits(
         read_rate(rate, f"{where}(rate)")
     for name, count in counts.items():
         if count is not None and (type(count) is not int or count < 1):
-            what = f"{where}({name})"
-            raise ValueError(f"{what} wants a whole number, at least 1, not {count!r}")
+            raise ValueError(
+                f"{where}({name}): expected a whole number of at least 1, got {count!r}"
+            )
 
 
-def must_be_seconds(given: Any, what: str, *, besides: Any = None) -> None:
-    """Raise ValueError unless a duration is a positive number, or equal to `besides`."""
+def must_be_seconds(given: object, what: str, *, also: float | None = None) -> None:
+    """Raise ValueError unless a duration is a positive number, or equal to `also`."""
     if not isinstance(given, bool):
-        if given == besides:
+        if given == also:
             return
         if isinstance(given, int | float) and given > 0:
             return
-    raise ValueError(f"{what} wants a positive number of seconds, not {given!r}")
+    raise ValueError(f"{what}: expected a positive number of seconds, got {given!r}")
 
 
 def busy(most: int, what: str) -> TooManyCalls:

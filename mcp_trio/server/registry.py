@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..auth.principal import NO_SCOPES, Principal
+from ..auth.principal import NO_SCOPES, Principal, has_scopes
 from ..protocol.errors import InvalidParams
 from ..protocol.jsonrpc import encode
 from ..protocol.revisions import Revision
@@ -73,11 +73,14 @@ class Registry(dict[str, T]):
     def get_for(self, principal: Principal | None, name: str) -> T | None:
         """Return the feature, or None if the principal may not use it."""
         item = self.get(name)
-        if item is None:
-            return None
-        if item.scopes and item.scopes != _held(principal, item.scopes):
+        if item is None or not has_scopes(principal, item.scopes):
             return None
         return item
+
+    def visible_to(self, principal: Principal | None) -> list[T]:
+        """Return the features that the principal may use."""
+        items = list(self.values())
+        return [item for item in items if has_scopes(principal, item.scopes)]
 
     def find(self, name: str, principal: Principal | None = None) -> T:
         """Return the feature. Raises InvalidParams if the principal may not use it."""

@@ -1,6 +1,6 @@
 """One request while the server works on it."""
 
-from typing import Any
+from typing import Any, Literal, Protocol
 
 import trio
 from msgspec import Struct
@@ -13,6 +13,16 @@ from .channel import Channel
 from .conversation import Conversation
 from .limits import Limits
 from .worker_threads import WorkerThreads
+
+# How a request ended:
+#
+#     ok          with a result
+#     tool_error  with a failure that the function reported, or a failed question
+#     refused     it was not carried out: its params, the limits or the scopes forbid it
+#     error       with an exception whose message is hidden from the client
+#     cancelled   by the client, or because the client or the server has gone
+#     timeout     because the function took too long
+Outcome = Literal["ok", "tool_error", "refused", "error", "cancelled", "timeout"]
 
 
 class Environment(Struct, eq=False):
@@ -36,9 +46,29 @@ class Request(Struct, eq=False):
     ended: bool = False
     error: ProtocolError | None = None  # the error in the reply, if it is one
     limited_tool: str | None = None  # the tool whose own limit counts this request
+    outcome: Outcome = "ok"
+    target: str = ""  # the tool or the prompt, once the server has found it
+    state: dict[str, Any] | None = None  # what middleware hands down, if there is any
 
     def tell(self, method: str, params: Json) -> None:
-        """Send a notification about this request, unless it has ended or was cancelled."""
+        """Send a notification about this request.
+
+        Does nothing if the request has ended or was cancelled.
+        """
         is_cancelled = self.scope is not None and self.scope.cancel_called
         if not self.ended and not is_cancelled:
             self.conversation.tell(method, params, self.channel, self.call.revision)
+
+
+class RequestObserver(Protocol):
+    """Sees every request begin and end, on every transport.
+
+    Both methods run in the request's own context, so a context variable that `began`
+    sets is seen by the functions that the request calls, and by nothing else.
+    """
+
+    def began(self, request: Request) -> None:
+        """Note that a request is about to run."""
+
+    def ended(self, request: Request, seconds: float) -> None:
+        """Note that a request has ended, with its outcome."""

@@ -6,8 +6,8 @@ reading. Every transport is a source of work for this one runner: stdio, WebSock
 memory with one conversation each, HTTP with many connections.
 
 The runner also contains requests. Each runs in a copy of the context, so its context
-variables reach no other request. If a request ends and leaves a cancel scope open in the
-reader's task, the task is given up, and a fresh one goes on.
+variables reach no other request. If a request ends and leaves a cancel scope open in
+the reader's task, the task is given up, and a fresh one goes on.
 
 trio has no public way to see that a scope was left open. The private attribute
 `Task._cancel_status` shows it for 12 ns. In a trio without that attribute, each request
@@ -30,9 +30,6 @@ Rest = Awaitable[T]
 
 # Seconds that a reader serves requests that do not wait, before other tasks run.
 TURN = 0.002
-# Seconds that a reader stays awake for clients that reply as quickly: to be woken takes
-# longer than most requests.
-AWAKE = 0.0001
 
 # trio's RuntimeError, which is logged with this, says what the request did.
 SPOILED = "a request has spoiled the task that it ran in"
@@ -130,7 +127,7 @@ def _resume(running: Coroutine[Any, Any, T], trap: Any) -> Generator[Any, Any, T
 
 
 async def _in_own_scope(running: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in a cancel scope, which notices if another is left open in it."""
+    """Run a coroutine in a cancel scope, to notice if it leaves another one open."""
     done: list[T] = []
     try:
         with trio.CancelScope():
@@ -143,7 +140,7 @@ async def _in_own_scope(running: Coroutine[Any, Any, T]) -> T:
 
 
 async def _contained(rest: Rest[T]) -> T:
-    """Wait for a coroutine that has the task for itself, so that it can spoil no other."""
+    """Wait for a coroutine that has the task to itself, and so can spoil no other."""
     try:
         return await rest
     except Spoiled as spoiled:

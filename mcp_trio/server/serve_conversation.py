@@ -1,4 +1,4 @@
-"""Serves one client whose messages come in a stream: stdio, WebSocket, memory."""
+"""Serves one client over a stream of messages: stdio, WebSocket, memory."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -54,7 +54,7 @@ async def serve_conversation(
 async def execute_batch(
     server: Server, conversation: Conversation, events: list[Event], channel: Channel
 ) -> bytes | None:
-    """Carry out a batch. Returns all replies in one array; None if there are none."""
+    """Carry out a batch. Returns all replies in one array, or None without replies."""
     replies: list[bytes] = []
     async with trio.open_nursery() as nursery:
         source = ConversationSource(
@@ -64,7 +64,7 @@ async def execute_batch(
             nursery,
             reply=replies.append,
             events=events,
-            # A later request of this session may come with another token.
+            # A later request of this session may have another token.
             principal=conversation.principal,
         )
         nursery.start_soon(Runner(source, nursery).run)
@@ -74,9 +74,9 @@ async def execute_batch(
 class ConversationSource:
     """The messages of one client, or the events of one batch, as work for a runner.
 
-    Most requests run in the reader's turn. A call of a tool that waited when it was last
-    called begins in a task of its own instead: passing the reader's role on for each such
-    call would cost more. The order in which requests begin is that of their messages.
+    Most requests run in the reader's turn. If a tool waited when it was last called,
+    its next call begins in a task of its own: passing on the reader's role for each
+    such call would cost more. Requests begin in the order of their messages.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class ConversationSource:
         self._reply = reply if conversation.observer is None else self._observed_reply
 
     async def wait(self) -> bool:
-        """Wait for messages, unless some are left. False: there are no more."""
+        """Wait for messages, unless some are left. Returns False at the end."""
         if self._owes_others_a_turn:
             self._owes_others_a_turn = False
             await trio.lowlevel.checkpoint()
@@ -119,12 +119,13 @@ class ConversationSource:
         await self._wire.drained()
         messages = await self._wire.receive()
         if not messages:
-            # What still runs may finish, within the grace.
+            # Running requests may finish, within the grace period.
             self._conversation.close()
             deadline = trio.current_time() + self._server.grace
             self._nursery.cancel_scope.deadline = deadline
             return False
-        # Each message is decoded when those before it have begun: they may change how.
+        # Each message is decoded after those before it have begun, as they may change
+        # how it is decoded.
         if self._conversation.observer is None:
             self._events = map(self._conversation.session.receive, messages)
         else:
@@ -133,7 +134,7 @@ class ConversationSource:
         return True
 
     def take_turn(self, scope: trio.CancelScope) -> Rest[None] | None:
-        """Serve events until a request waits, the turn is over or there are no more."""
+        """Serve events until a request waits, the turn is over, or all are served."""
         rest = None
         turn_ends = perf_counter() + TURN
         for event in self._events:

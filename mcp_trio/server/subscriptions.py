@@ -4,11 +4,13 @@ Clients that opened a session hear of every list, and of the resources that they
 subscribed to. Others hear what they asked for in a `subscriptions/listen` request.
 """
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import trio
 from msgspec import Struct, to_builtins
 
+from ..auth.principal import NO_SCOPES, has_scopes
 from ..protocol.errors import InvalidParams, InvalidRequest
 from ..protocol.params import VENDOR, Filter
 from ..protocol.types import Json
@@ -49,12 +51,15 @@ class Listener:
 class Subscriptions(Struct, eq=False):
     """Everything that listens to one server. `changed` may be called from any thread.
 
-    `token` is that of the loop in which the conversations run, while the server runs.
+    `scopes_of` returns the scopes that the resource at a URI requires; only principals
+    that have them are told about it. `token` is that of the loop in which
+    the conversations run, while the server runs.
 
     There may be very many listeners, so those that an event concerns are looked up, and
     no event looks at all of them. The dicts without values are ordered sets.
     """
 
+    scopes_of: Callable[[str], frozenset[str]]
     token: trio.lowlevel.TrioToken | None = None
     # Each conversation with the URIs that it subscribes to, and the other way round.
     _conversations: dict[Conversation, dict[str, None]] = {}
@@ -160,13 +165,22 @@ class Subscriptions(Struct, eq=False):
     def _announce_resource(self, uri: str) -> None:
         method = "notifications/resources/updated"
         params: dict[str, Any] = {"uri": uri}
+        scopes = self.scopes_of(uri)
         for conversation in list(self._subscribers.get(uri, ())):
-            conversation.tell(method, params)
-        self._tell_listeners(("resources", uri), method, params)
+            if has_scopes(conversation.principal, scopes):
+                conversation.tell(method, params)
+        self._tell_listeners(("resources", uri), method, params, scopes)
 
-    def _tell_listeners(self, topic: Topic, method: str, params: Json) -> None:
+    def _tell_listeners(
+        self,
+        topic: Topic,
+        method: str,
+        params: Json,
+        scopes: frozenset[str] = NO_SCOPES,
+    ) -> None:
         for listener in list(self._listeners.get(topic, ())):
-            listener.tell(method, params)
+            if has_scopes(listener.request.principal, scopes):
+                listener.tell(method, params)
 
 
 def _discard(sets: dict[K, dict[V, None]], key: K, member: V) -> None:

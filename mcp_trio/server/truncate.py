@@ -1,11 +1,16 @@
-"""Truncates results that are too large, in their texts, and says so in them."""
+"""Truncates results that are too large, in their texts, and says so in them.
+
+A result may be far larger than memory allows to encode. So texts and data are measured
+before anything is encoded, and texts are cut first.
+"""
 
 from collections.abc import Callable
 from contextlib import suppress
 from copy import copy
+from functools import cache
 from typing import Any
 
-from msgspec import Struct, json
+from msgspec import Raw, Struct, json
 
 from ..protocol.jsonrpc import encode
 from ..protocol.sanitize import strip_controls
@@ -13,6 +18,38 @@ from .exceptions import ToolError
 
 # The fields of results that hold texts, or whatever holds texts.
 _CONTAINERS = ("content", "messages", "resource")
+# The fields that may be large. Only texts can be cut.
+_LARGE = (*_CONTAINERS, "text", "data", "blob", "structured", "values")
+
+
+class _Piece:
+    """A text in a copy of a result."""
+
+    def __init__(self, holder: Any) -> None:
+        self._holder = holder
+        self._original: str = holder.text
+        self.size = len(self._original)  # at least its bytes
+
+    def shorten(self, most: int) -> int:
+        """Truncate the text to so many bytes. Returns by how much `size` is less."""
+        before = self.size
+        self._holder.text = truncate_text(self._original, max(most, 0))
+        self.size = len(self._holder.text)
+        return before - self.size
+
+    def shorten_by(self, excess: int) -> int:
+        """Truncate the text by so many bytes, if it is that long.
+
+        Returns by how many bytes it is shorter now.
+        """
+        text: str = self._holder.text
+        size = len(encode(strip_controls(text)))
+        shortened = truncate_text(self._original, size - excess)
+        saved = size - len(encode(shortened))
+        if saved <= 0:
+            return 0
+        self._holder.text = shortened
+        return saved
 
 
 def truncate_result(
@@ -22,54 +59,64 @@ def truncate_result(
 
     Raises ToolError if it is larger than `most` bytes even without its texts.
     """
+    pieces: list[_Piece] = []
+    measured = _measure(value)
+    if measured > most:
+        value = _copy(value, pieces)
+        fixed = measured - sum(piece.size for piece in pieces)
+        if fixed > most:
+            raise too_large(whose, measured, most)
+        _cut_before_encoding(pieces, most - fixed)
     encoded = write(value)
     size = len(encoded)
     if size <= most:
         return encoded
-    texts: list[Any] = []
-    value = _copy(value, texts)
-    texts.sort(key=lambda piece: len(piece.text))
+    if not pieces:
+        value = _copy(value, pieces)
+    pieces.sort(key=lambda piece: piece.size)
     excess = size - most
     while excess > 0:
-        if not texts:
-            fixed = "pictures, sound, bytes and structured content cannot be cut"
-            raise ToolError(
-                f"{whose} made a result of {size:,} bytes; at most {most:,} are "
-                f"allowed, and {fixed}"
-            )
+        if not pieces:
+            raise too_large(whose, size, most)
         # There may be many texts, so the whole result is encoded only once in a while.
-        while texts and excess > 0:
-            excess -= _shorten(texts.pop(), excess)
+        while pieces and excess > 0:
+            excess -= pieces.pop().shorten_by(excess)
         encoded = write(value)
         excess = len(encoded) - most
     return encoded
 
 
-def _shorten(piece: Any, excess: int) -> int:
-    """Truncate a text by so many bytes, if it is that long.
+def too_large(whose: str, size: int, most: int) -> ToolError:
+    """Return the error for a result that cannot be truncated."""
+    return ToolError(
+        f"{whose} made a result of {size:,} bytes; at most {most:,} are allowed, and "
+        "pictures, sound, bytes and structured content cannot be cut"
+    )
 
-    Returns by how many bytes it is shorter now.
-    """
-    size = len(encode(strip_controls(piece.text)))
-    shortened = truncate_text(piece.text, size - excess)
-    saved = size - len(encode(shortened))
-    if saved <= 0:
-        return 0
-    piece.text = shortened
-    return saved
+
+def _cut_before_encoding(pieces: list[_Piece], room: int) -> None:
+    """Truncate the largest texts until all together have at most `room` characters."""
+    excess = sum(piece.size for piece in pieces) - room
+    for piece in sorted(pieces, key=lambda piece: piece.size, reverse=True):
+        if excess <= 0:
+            return
+        excess -= piece.shorten(piece.size - excess)
 
 
 def truncate_text(text: str, most: int) -> str:
     """Truncate a text so that it has at most so many bytes as JSON, and says so."""
-    whole = strip_controls(text)
+    # Each character takes at least a byte. What cannot be shown is not looked at.
+    is_long = len(text) > most
+    whole = strip_controls(text[:most] if is_long else text)
     encoded = encode(whole)
-    if len(encoded) <= most:
+    if not is_long and len(encoded) <= most:
         return text
+    length = len(text) if is_long else len(whole)
     note = "\n[cut: {:,} characters, of which the first {:,} are shown]"
     # No more characters can be shown than there are, so this note is long enough.
-    left = most - len(encode(note.format(len(whole), len(whole))))
+    left = most - len(encode(note.format(length, length)))
     shown = _decode_start(encoded, left) if left > 0 else ""
-    return shown + note.format(len(whole), len(shown))
+    return shown + note.format(length, len(shown))
 
 
 def _decode_start(encoded: bytes, size: int) -> str:
@@ -83,19 +130,41 @@ def _decode_start(encoded: bytes, size: int) -> str:
     return ""
 
 
-def _copy(value: Any, texts: list[Any]) -> Any:
+def _measure(value: Any) -> int:
+    """Return at least how many bytes a result takes, without encoding it."""
+    kind: type = type(value)
+    if kind is str:
+        return len(value)
+    if kind is list:
+        return sum(map(_measure, value))
+    if kind is Raw:
+        return len(memoryview(value))
+    size = 0
+    for name in _large_fields(kind):
+        size += _measure(getattr(value, name))
+    return size
+
+
+@cache
+def _large_fields(kind: type) -> list[str]:
+    """Return the fields of a class that may be large."""
+    fields = getattr(kind, "__struct_fields__", ())
+    return [name for name in fields if name in _LARGE]
+
+
+def _copy(value: Any, pieces: list[_Piece]) -> Any:
     """Copy a result so that its texts can be replaced.
 
-    The copied pieces that have a text are added to `texts`.
+    The copied pieces that have a text are added to `pieces`.
     """
     if isinstance(value, list):
-        return [_copy(item, texts) for item in value]
+        return [_copy(item, pieces) for item in value]
     if not isinstance(value, Struct):
         return value
     twin = copy(value)
     if hasattr(twin, "text"):
-        texts.append(twin)
+        pieces.append(_Piece(twin))
     for name in _CONTAINERS:
         if hasattr(twin, name):
-            setattr(twin, name, _copy(getattr(twin, name), texts))
+            setattr(twin, name, _copy(getattr(twin, name), pieces))
     return twin

@@ -1,13 +1,13 @@
 """Worker threads for functions that may block.
 
-A thread cannot be taken back: a function that hangs, or whose request was cancelled, keeps
-its thread until it returns. So the threads are shared: an account holds at most three
-quarters of them, including those that its cancelled requests left running, and a freed
-thread goes to each account in turn.
+A thread cannot be taken back: a function that hangs, or whose request was cancelled,
+keeps its thread until it returns. So the threads are shared: an account holds at most
+three quarters of them, including those that its cancelled requests left running, and
+the accounts that wait get the freed threads in turn.
 """
 
 import logging
-from collections import Counter, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from math import inf
 from typing import Any, cast
@@ -41,9 +41,10 @@ class WorkerThreads:
         self.abandoned = 0
         self._held: Counter[Account] = Counter()
         self._abandoned_by: Counter[Account] = Counter()
-        # The calls that wait for a thread. A freed thread goes to the first account
-        # that may hold one more, and that account becomes the last.
-        self._queues: dict[Account, deque[_Slot]] = {}
+        # The calls that wait for a thread. The first account that may hold one more
+        # gets a freed thread, and becomes the last. Many calls may be cancelled at
+        # once, so each is found without a search.
+        self._queues: dict[Account, OrderedDict[_Slot, None]] = {}
         # When a thread last became free: of each account that holds some, and of all.
         self._freed_at: dict[Account, float] = {}
         self._any_freed_at = -inf
@@ -87,7 +88,7 @@ class WorkerThreads:
             return
         if self._is_stuck(account):
             raise self._stuck(account)
-        self._queues.setdefault(account, deque()).append(slot)
+        self._queues.setdefault(account, OrderedDict())[slot] = None
         try:
             await self._wait_for_turn(slot)
         except BaseException:
@@ -158,7 +159,7 @@ class WorkerThreads:
     def _serve_first(self, account: Account) -> None:
         """Let an account's first call begin. Its next one comes after all others."""
         queue = self._queues.pop(account)
-        slot = queue.popleft()
+        slot, _ = queue.popitem(last=False)
         if queue:
             self._queues[account] = queue
         self._hold(slot)
@@ -168,7 +169,7 @@ class WorkerThreads:
         """Take a call out of its queue, unless it was taken out already."""
         queue = self._queues.get(slot.account)
         if queue is not None and slot in queue:
-            queue.remove(slot)
+            del queue[slot]
             if not queue:
                 del self._queues[slot.account]
 

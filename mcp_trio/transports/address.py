@@ -9,6 +9,6 @@ def parse_address(text: str | int) -> tuple[str, int]:
     host, _, port = str(text).rpartition(":")
     if not port.isdigit() or int(port) > 65535:
         raise ValueError(
-            f"[HOST:]PORT is wanted, such as 8000 or 127.0.0.1:8000, not {text!r}"
+            f"expected [HOST:]PORT such as 8000 or 127.0.0.1:8000, got {text!r}"
         )
     return host.strip("[]") or "127.0.0.1", int(port)

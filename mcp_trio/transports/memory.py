@@ -14,8 +14,8 @@ class MemoryWire(QueuedWire):
     async def aclose(self) -> None:
         """Close this end.
 
-        The other end receives what was sent, and then the end. What it has sent or sends
-        later is dropped.
+        The other end receives what was sent, and then the end. What it has sent, or
+        sends later, is dropped.
         """
         self.outgoing.close()
         self.incoming.close(discard=True)

@@ -17,11 +17,11 @@ class SendQueue:
     """A queue that counts its bytes.
 
     Tasks that fill it can wait until it is below the high-water mark. The task that
-    empties it either takes whole messages with `take`, or writes them joined as a block:
-    `block` returns what to write next, and `gone` says how much of it was written.
+    empties it either takes whole messages with `take`, or writes them joined as a
+    block: `block` returns what to write next, and `gone` says how much was written.
 
-    `size` is the number of bytes that were put and are not gone, including the `end` that
-    is written after each message.
+    `size` is the number of bytes that were put and are not gone, including the `end`
+    that is written after each message.
     """
 
     def __init__(self, high_water: int = HIGH_WATER, end: bytes = b"\n") -> None:
@@ -68,7 +68,7 @@ class SendQueue:
         return messages
 
     def block(self) -> memoryview:
-        """Return what to write next: the rest of the last block, or all messages joined.
+        """Return what to write next: the rest of the last block, or all messages.
 
         Its size still counts, until `gone` is called.
         """

@@ -9,12 +9,11 @@ import stat
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, redirect_stdout, suppress
-from time import perf_counter
 
 import trio
 
 from ..protocol.framing import LineDecoder
-from ..server.runner import AWAKE
+from .awake import AwakeWait
 from .send_queue import SendQueue
 
 _CHUNK = 256 * 1024
@@ -73,9 +72,9 @@ class Pipe:
 
     epoll refuses files, but reading one does not block for long.
 
-    Whether a descriptor blocks is a property of the open file, which other processes may
-    share, so it is restored in the end. A terminal, which is shared with the shell and
-    with stderr, is left as it is: once it is ready, its only reader need not wait.
+    Whether a descriptor blocks is a property of the open file, which other processes
+    may share, so it is restored in the end. A terminal, which is shared with the shell
+    and with stderr, is left as it is: once it is ready, its only reader need not wait.
     """
 
     def __init__(self, fd: int) -> None:
@@ -86,22 +85,20 @@ class Pipe:
         self._was_blocking = _get_blocking(fd)
         self._most_at_once = 0 if is_terminal else _READS_AT_ONCE
         self._at_once = 0  # reads that are still allowed before the next wait
-        # Whether the last input came within a moment of the request for it.
-        self._is_quick = False
+        self._awake = AwakeWait()
         self._is_stopped = False
         _set_blocking(fd, self._was_blocking and is_terminal)
 
     async def read(self, *, answered: bool) -> bytes:
         """Wait for input and return it; nothing at the end.
 
-        A client that has its answers, and went on quickly after the last ones, is waited
-        for awake for a moment: to be woken takes longer than most requests.
+        A client that has its answers may be waited for awake, for a moment.
         """
-        awake_until = perf_counter() + AWAKE
+        self._awake.begin()
         while not self._is_stopped:
             self._at_once -= 1
             if self._at_once < 0:
-                if answered and self._is_quick and perf_counter() < awake_until:
+                if answered and self._awake.goes_on():
                     await trio.lowlevel.checkpoint()
                 else:
                     self._at_once = self._most_at_once
@@ -111,8 +108,8 @@ class Pipe:
             except BlockingIOError:
                 self._at_once = 0
             else:
-                is_quick = perf_counter() < awake_until
-                self._is_quick = is_quick and self._most_at_once > 0
+                if self._most_at_once:
+                    self._awake.end()
                 return chunk
         return b""
 
@@ -130,7 +127,7 @@ class Pipe:
             return 0
 
     async def write(self, block: memoryview) -> int:
-        """Wait until more can be written at once. Returns how much was written: nothing."""
+        """Wait until more can be written at once. Returns 0: nothing was written."""
         if self._can_wait:
             await trio.lowlevel.wait_writable(self.fd)
         return 0
@@ -198,8 +195,8 @@ class ThreadedPipe:
 class StdioWire(SendQueue):
     """Messages, one per line, over two descriptors.
 
-    `run` must be running in a nursery, which `open_wire` takes care of. If the client is
-    gone, for reading or for writing, the input ends and messages are dropped.
+    `run` must be running in a nursery, which `open_wire` takes care of. If the client
+    is gone, for reading or for writing, the input ends and messages are dropped.
     """
 
     def __init__(self, source: Pipe | ThreadedPipe, sink: Pipe | ThreadedPipe) -> None:
@@ -312,8 +309,8 @@ async def open_wire(
     """Open a wire over two descriptors, which stay open.
 
     Its reader must end each turn: what is sent between a `receive` and the next `flush`
-    or `receive` stays queued. Leaving it writes out what is queued; cancel it if a client
-    that does not read must not hold that up.
+    or `receive` stays queued. Leaving it writes out what is queued; cancel it if a
+    client that does not read must not hold that up.
     """
     kind = ThreadedPipe if threads else Pipe
     wire = StdioWire(kind(reading), kind(writing))

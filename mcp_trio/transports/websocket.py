@@ -1,8 +1,8 @@
-"""One client on a WebSocket: subprotocol `mcp`, one JSON-RPC message or batch per frame.
+"""One client on a WebSocket: subprotocol `mcp`, one JSON-RPC message or batch a frame.
 
-The specification names no WebSocket transport, and allows one's own. trio-websocket does
-the handshake, reads frames, and answers pings and closes. The frames of our messages are
-written here, so that those of one turn leave in one write.
+The specification has no WebSocket transport, but allows custom ones. trio-websocket
+does the handshake, reads frames, and answers pings and closes. The frames of our
+messages are written here, so that those of one turn leave in one write.
 """
 
 import logging
@@ -44,7 +44,7 @@ _CLOSE = b"\x88"
 
 
 def text_frame(message: bytes) -> bytes:
-    """Return a message in one frame, not masked or compressed (RFC 6455, section 5.2)."""
+    """Return a message in one plain frame (RFC 6455, section 5.2)."""
     size = len(message)
     if size < 126:
         return b"\x81%c%b" % (size, message)
@@ -172,8 +172,8 @@ async def serve_websocket(
 
     `head` is all that was read. Whatever the client does, nothing is raised. When
     `stopping` is set, running requests finish within the server's grace, and the
-    connection is closed as "going away"; likewise when this is cancelled. The connection
-    also ends when the token of its principal is no longer valid.
+    connection is closed as "going away". This also happens on cancellation. The
+    connection ends too when the token of its principal is no longer valid.
     """
     frames = FrameStream(stream, head)
 
@@ -223,8 +223,8 @@ async def _shake_hands(
             connection = await request.accept(subprotocol=chosen)
             frames.accepted.set()
             return connection
-        only = b"of the subprotocols, this server speaks %r alone"
-        await request.reject(400, body=only % SUBPROTOCOL.encode())
+        message = f"Sec-WebSocket-Protocol: this server only supports {SUBPROTOCOL!r}"
+        await request.reject(400, body=message.encode())
     return None
 
 

@@ -6,10 +6,10 @@ import json
 import random
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from checked import (
+from mcp_trio.trace.format import read
+from tests.support.checked import (
     ALL,
     OPENING,
     asking,
@@ -19,10 +19,8 @@ from checked import (
     modern,
     notification,
 )
+from tests.support.paths import TRACES
 
-from mcp_trio.trace.format import read
-
-TRACES = Path(__file__).resolve().parent.parent.parent / "traces"
 LARGEST = 200_000
 WORDS = [
     b"\0",

@@ -14,11 +14,6 @@ from typing import Any
 import msgspec
 import trio
 import trio.testing
-from http_wire import HEADERS, MODERN, make_server, message, request
-from test_jsonschemas import DRAFTS
-from test_smuggling import CANARY, CASES
-from test_uri_templates import MATCHES
-from test_websocket import UPGRADE, masked
 
 from mcp_trio import Server
 from mcp_trio.client.event_parser import EventParser
@@ -45,6 +40,10 @@ from mcp_trio.transports.http.rules import (
 from mcp_trio.transports.http.service import Service
 from mcp_trio.transports.http.sessions import HttpSession
 from mcp_trio.transports.websocket import serve_websocket
+from tests.support.http_wire import HEADERS, MODERN, make_server, message, request
+from tests.support.samples import DRAFTS, MATCHES
+from tests.support.smuggling import CANARY, CASES
+from tests.support.websocket import UPGRADE, masked
 
 from .mutating import TRACES, Mutator, messages
 

@@ -10,27 +10,27 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from subprocess import PIPE, Popen
 from threading import Thread
 from typing import Any
 
 import trio
-from checked import initialize, modern
-from http_wire import Site, make_server
-from test_websocket import UPGRADE
+
+from tests.support.checked import initialize, modern
+from tests.support.http_wire import Site, make_server
+from tests.support.paths import PROJECT, TESTS
+from tests.support.websocket import UPGRADE
 
 from .mutating import Mutator, messages
 from .parsers import frames, http_streams
 from .running import Found, Progress, Say, descriptors, level, memory
 
-PROJECT = Path(__file__).resolve().parent.parent.parent
 COMMAND = [
     sys.executable,
     "-m",
     "mcp_trio",
     "run",
-    str(Path(__file__).resolve().parent / "served.py"),
+    str(TESTS / "fuzz" / "served.py"),
 ]
 A_ROUND, AT_ONCE = 1_000, 16
 PATIENCE = 20.0  # seconds for an answer

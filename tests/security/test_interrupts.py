@@ -6,9 +6,9 @@ import sys
 import pytest
 import trio
 import trio.lowlevel
-from checked import connect
 
 from mcp_trio import Server
+from tests.support.checked import connect
 
 SERVED = """
 import json, os, trio

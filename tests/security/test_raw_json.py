@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from checked import call, connect, opened
 
 from mcp_trio import Context, Server, Text, ToolResult
 from mcp_trio.protocol import jsonrpc
 from mcp_trio.transports.http import sse
+from tests.support.checked import call, connect, opened
 
 R = "2025-11-25"
 PRETTY = b'{\n  "a": [1,\r\n 2]\n}'

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from checked import NEWEST, modern, raw
 
 from mcp_trio import Context, Server
+from tests.support.checked import NEWEST, modern, raw
 
 SECRET = "one secret that two servers have in common"
 

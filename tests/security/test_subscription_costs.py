@@ -4,7 +4,6 @@ import sys
 from typing import Any
 
 import trio.testing
-from checked import MODERN, modern, raw
 
 from mcp_trio import Server
 from mcp_trio.protocol.revisions import REVISIONS, Revisions
@@ -13,6 +12,7 @@ from mcp_trio.protocol.types import Implementation
 from mcp_trio.server.conversation import Conversation
 from mcp_trio.server.subscriptions import Subscriptions
 from mcp_trio.transports.memory import memory_pair
+from tests.support.checked import MODERN, modern, raw
 
 R = MODERN[0]
 
@@ -67,7 +67,7 @@ def _conversation() -> Conversation:
 
 def _lines_of_an_end(subscribed: int) -> int:
     """Return the lines that run when one of many subscribed sessions ends."""
-    subscriptions = Subscriptions()
+    subscriptions = Subscriptions(lambda uri: frozenset())
     for number in range(subscribed):
         subscriptions.subscribe(_conversation(), f"notes://{number % 10}")
     leaving = _conversation()
@@ -120,6 +120,6 @@ async def test_nothing_is_kept_of_listeners_and_sessions_that_have_ended() -> No
         server.subscriptions.end_all()
         await client.replies(1)
         await trio.testing.wait_all_tasks_blocked()
-    fresh = Subscriptions()
+    fresh = Subscriptions(lambda uri: frozenset())
     for name in ("_conversations", "_subscribers", "_listeners", "_listeners_of"):
         assert getattr(server.subscriptions, name) == getattr(fresh, name) == {}

@@ -11,14 +11,14 @@ import pytest
 import trio
 import trio.lowlevel
 import trio.testing
-from checked import call, cancelled, connect, opened
 
 from mcp_trio import Limits, Server
 from mcp_trio.protocol.errors import TooManyCalls
 from mcp_trio.server.accounts import Account, account_of
 from mcp_trio.server.conversation import Conversation
 from mcp_trio.server.worker_threads import PATIENCE, WorkerThreads
-from mcp_trio.transports.http.metrics import Metrics
+from mcp_trio.transports.http.metrics import Metrics, thread_gauges
+from tests.support.checked import call, cancelled, connect, opened
 
 R = "2025-11-25"
 ONE = Account("address", "192.0.2.1")
@@ -273,7 +273,7 @@ async def test_the_metrics_count_busy_and_abandoned_threads() -> None:
                 scope.cancel()
         nursery.start_soon(calls.call, OTHER)
         await calls.have_begun(1)
-        lines = Metrics().render(0, 0, calls.threads).decode().splitlines()
+        lines = Metrics().render(thread_gauges(calls.threads)).decode().splitlines()
         assert 'mcp_worker_threads{state="busy"} 1' in lines
         assert 'mcp_worker_threads{state="abandoned"} 1' in lines
         assert "mcp_worker_threads_limit 8" in lines
@@ -330,7 +330,7 @@ async def wait() -> str:
 
 async def main():
     async with connect(server) as client:
-        # A stack for which there is no room stands for any reason not to get a thread.
+        # There is no memory for such a stack, so no thread can be started.
         resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
         threading.stack_size(2**30)
         refused = await client.call_tool("block")

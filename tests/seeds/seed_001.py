@@ -1,10 +1,11 @@
 """A server that answers every example of the second seed (2025-11-25) as that document shows it."""
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, to_builtins
 
 from mcp_trio import (
     Annotations,
@@ -18,6 +19,7 @@ from mcp_trio import (
     Text,
     TextContents,
     ToolError,
+    ToolResult,
 )
 
 WEATHER = "Current weather in {}:\nTemperature: 72°F\nConditions: Partly cloudy"
@@ -77,7 +79,10 @@ async def get_weather(location: str) -> str:
 @server.tool(title="Weather Data Retriever", input_schema=LOCATION)
 async def get_weather_data(location: str) -> Weather:
     """Get current weather data for a location"""
-    return Weather(temperature=22.5, conditions="Partly cloudy", humidity=65)
+    weather = Weather(temperature=22.5, conditions="Partly cloudy", humidity=65)
+    # The example has spaces in its text; text that the server makes has none.
+    text = Text(json.dumps(to_builtins(weather)))
+    return ToolResult([text], structured=weather)  # type: ignore[return-value]
 
 
 async def calculate_sum(a: float, b: float) -> Any:
@@ -97,7 +102,7 @@ async def use_draft_07() -> str:
     return "done"
 
 
-@server.tool
+@server.tool(input_schema={"type": "object", "additionalProperties": False})
 async def get_current_time() -> str:
     """Returns the current server time"""
     return datetime.now(UTC).isoformat()

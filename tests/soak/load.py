@@ -26,17 +26,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import http_wire
 import trio
-from checked import cancelled, initialize, modern
-from http_wire import HEADERS, Site, Wire, make_server, message, modern_headers, request
 from trio_websocket import WebSocketConnection, wrap_client_stream
 
 from mcp_trio.client.event_parser import EventParser, ServerSentEvent
 from mcp_trio.transports.stdio import StdioWire, open_wire
+from tests.support import http_wire
+from tests.support.checked import cancelled, initialize, modern
+from tests.support.http_wire import (
+    HEADERS,
+    Site,
+    Wire,
+    make_server,
+    message,
+    modern_headers,
+    request,
+)
+from tests.support.paths import PROJECT, TESTS
 
-PROJECT = Path(__file__).resolve().parent.parent.parent
-SERVED = Path(__file__).resolve().parent / "served.py"
+SERVED = TESTS / "soak" / "served.py"
 CLIENTS, PAUSE = 24, 0.02
 PATIENCE = 30.0  # seconds for a reply: of a machine that does other things too
 IDLE, SETTLE = (

@@ -1,10 +1,17 @@
 // The console's page: what the server offers, forms for it, what came of it, and every message that passes.
 // It speaks to its own backend alone: one response that does not end, of JSON by line, and POSTs.
 
-import { Fault, complaint, field, group, make, raw, wholeForm } from "./forms.js?token={{token}}";
-import { asWire, content, json, plain, result, value } from "./results.js?token={{token}}";
+import { Fault, complaint, field, group, make, raw, wholeForm } from "./forms.js";
+import { asWire, content, json, plain, result, value } from "./results.js";
 
-const token = "{{token}}";
+// The token comes in the address that was printed. It must stay neither in the address bar nor in the history. The tab
+// remembers it, so that the page can be loaded again.
+const given = new URLSearchParams(location.search).get("token");
+if (given !== null) {
+  sessionStorage.setItem("token", given);
+  history.replaceState(null, "", location.pathname);
+}
+const token = sessionStorage.getItem("token") ?? "";
 const MOST_ROWS = 2000;
 const $ = (id) => document.getElementById(id);
 const headers = { Authorization: `Bearer ${token}` };

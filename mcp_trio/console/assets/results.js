@@ -1,6 +1,6 @@
 // What is answered, shown as what it is. Nothing in it is ever read as HTML.
 
-import { make } from "./forms.js?token={{token}}";
+import { make } from "./forms.js";
 
 const MOST_ROWS = 500;
 

@@ -13,10 +13,10 @@ because results carry the server's name.
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, get_args
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Raw, Struct
 
 from .. import errors, types
-from ..jsonrpc import encode, encode_notification
+from ..jsonrpc import encode, encode_notification, encode_text
 from ..params import LogLevel
 from ..sanitize import SHORT, strip_controls
 from ..types import Json
@@ -33,8 +33,10 @@ LISTS = (
     "capabilities",  # capabilities that the server may have
 )
 
-# Stands for the text in a tool's result that is encoded in advance.
-_PLACEHOLDER = "\ue000the text\ue000"
+# Stand for the text and the structured content of a tool's result that is encoded in
+# advance.
+_TEXT = "\ue000the text\ue000"
+_STRUCTURED = "\ue000the structured content\ue000"
 
 
 class Table(dict[type | str, frozenset[str]]):
@@ -128,9 +130,11 @@ class Revision:
     ) -> None:
         self.server = server
         self.instructions = instructions
-        result = types.ToolResult([types.Text(_PLACEHOLDER)])
+        result = types.ToolResult([types.Text(_TEXT)])
         encoded = encode(self.tool_result(result))
-        self._before_text, self._after_text = encoded.split(encode(_PLACEHOLDER))
+        self._before_text, self._after_text = encoded.split(encode(_TEXT))
+        self._structured_template = self._template({_STRUCTURED: None}, wrapped=False)
+        self._wrapped_template = self._template(_STRUCTURED, wrapped=True)
 
     # Results and params, as values that can be encoded as JSON
 
@@ -194,7 +198,7 @@ class Revision:
         if result.is_error:
             shaped["isError"] = True
         structured = result.structured
-        is_object = isinstance(structured, dict) and not result.wrapped
+        is_object = isinstance(structured, dict | Raw) and not result.wrapped
         if self.wraps and not is_object:
             structured = {"result": structured}
         shaped["structuredContent"] = structured
@@ -254,7 +258,30 @@ class Revision:
         # Most texts are short and printable; they need no call.
         if len(text) >= SHORT or not text.isprintable():
             text = strip_controls(text)
-        return b"%b%b%b" % (self._before_text, encode(text), self._after_text)
+        return b"%b%b%b" % (self._before_text, encode_text(text), self._after_text)
+
+    def encode_structured(self, result: types.StructuredContent) -> bytes:
+        """Encode the result of a tool that is structured content alone.
+
+        Its JSON is also the text, for clients without structured content.
+        """
+        text = result.encoded.decode()
+        if len(text) >= SHORT or not text.isprintable():
+            text = strip_controls(text)
+        template = self._structured_template
+        if result.wrapped:
+            template = self._wrapped_template
+        return template % {b"text": encode(text), b"structured": result.encoded}
+
+    def _template(self, structured: Any, *, wrapped: bool) -> bytes:
+        """Return a result with gaps for the text and the structured content.
+
+        `structured` is what the result has in the second gap.
+        """
+        result = types.ToolResult([types.Text(_TEXT)], structured, wrapped=wrapped)
+        encoded = encode(self.tool_result(result)).replace(b"%", b"%%")
+        encoded = encoded.replace(encode(_TEXT), b"%(text)b")
+        return encoded.replace(encode(structured), b"%(structured)b")
 
     def notification(self, method: str, params: Json) -> bytes | None:
         """Encode a notification; return None if the revision does not have it."""

@@ -39,7 +39,7 @@ class R2024_10_07(Revision):
         BlobContents: uri blob mimeType
         Prompt: name description arguments
         PromptArgument: name description required
-        PromptMessage: role content
+        PromptMessage SamplingMessage: role content
         PromptResult: messages description
         Completion: values total hasMore
         initialize: protocolVersion capabilities serverInfo

@@ -4,7 +4,7 @@ New: structured content, which is always an object, resource links, elicitation,
 and `_meta` in lists. Gone: batches.
 """
 
-from ..types import Json, Tool
+from ..types import Json, Tool, ToolUseResult
 from .r2025_03_26 import R2025_03_26
 
 # Keywords that stay at the root of a schema, because references lead there.
@@ -31,10 +31,18 @@ class R2025_06_18(R2025_03_26):
     """)
 
     def permitted(self, kind: type | str, fields: Json) -> Json:
-        """Return the fields that this revision names; output schemas are objects'."""
+        """Return the fields that this revision names.
+
+        Output schemas are those of objects, and the structured content of a result for
+        the client's model is an object.
+        """
         shaped = super().permitted(kind, fields)
         if self.wraps and kind is Tool and "outputSchema" in shaped:
             shaped["outputSchema"] = _wrapped_schema(shaped["outputSchema"])
+        if self.wraps and kind is ToolUseResult and "structuredContent" in shaped:
+            structured = shaped["structuredContent"]
+            if not isinstance(structured, dict):
+                shaped["structuredContent"] = {"result": structured}
         return shaped
 
 

@@ -30,6 +30,9 @@ class R2025_11_25(R2025_06_18):
         elicitation/create: mode url elicitationId
         notifications/elicitation/complete: elicitationId
         sampling/createMessage: tools toolChoice
+        SamplingMessage: _meta
+        ToolUse: id name input _meta
+        ToolUseResult: toolUseId content structuredContent isError _meta
     """)
     # This revision has a code for UrlElicitationRequired.
     codes_of: ClassVar = {

@@ -8,6 +8,7 @@ from typing import Any
 import trio
 
 from ...auth.principal import NO_SCOPES
+from ...protocol.errors import InvalidArguments
 from ...protocol.types import Json, Model
 from ..accounts import account_of
 from ..context import Context
@@ -15,13 +16,15 @@ from ..exceptions import TimedOut
 from ..request import Request
 from ..schema import docstrings
 from ..schema.signature import AnyFunction, Parameters, innermost, peeled
+from ..schema.strings import StringParameters
 
 
 class Feature:
     """A function that requests run: `async def` in the event loop, `def` in a thread.
 
     `kind` is the name of the decorator that registers it, such as "tool". `name` is
-    unique among the features of this kind.
+    unique among the features of this kind. `strings` says that its arguments are
+    sent as strings.
     """
 
     listed: Model  # as the protocol's lists show it
@@ -36,6 +39,7 @@ class Feature:
         name: str,
         *,
         input_schema: Mapping[str, Any] | None = None,
+        strings: bool = False,
     ) -> None:
         if isinstance(function, type) or not callable(function):
             raise TypeError(f"@server.{kind} goes on a function, not on {function!r}")
@@ -46,21 +50,30 @@ class Feature:
             )
         self.name = name
         self.label = f"{kind} {name}"
-        self.parameters = Parameters(
-            function, of=self.label, injected=Context, input_schema=input_schema
-        )
+        self.parameters: Parameters
+        if strings:
+            self.parameters = StringParameters(
+                function, of=self.label, injected=Context
+            )
+        else:
+            self.parameters = Parameters(
+                function, of=self.label, injected=Context, input_schema=input_schema
+            )
         self.properties: Json = self.parameters.schema.get("properties", {})
         self._is_async = _is_async(function)
 
-    def require_string_arguments(self) -> None:
-        """Check that every argument can be a string, as the protocol sends strings."""
-        for name, schema in self.properties.items():
-            options = schema.get("anyOf", [schema])
-            if not any(option.get("type", "string") == "string" for option in options):
-                raise TypeError(
-                    f"{self.label}: argument {name!r} comes as a string; "
-                    "use str, an Enum or a Literal"
-                )
+    def decode(self, raw: bytes) -> dict[str, Any]:
+        """Return the keyword arguments in encoded ones. Raises InvalidArguments.
+
+        Null counts as no arguments, because clients in Go write an absent map so.
+        """
+        try:
+            return self.parameters.decode(raw)
+        except InvalidArguments:
+            # Only now, because few clients send it.
+            if bytes(raw) != b"null":
+                raise
+        return self.parameters.decode(b"{}")
 
     def call(self, request: Request, arguments: dict[str, Any]) -> Awaitable[Any]:
         """Return an awaitable that runs the function within its timeout.

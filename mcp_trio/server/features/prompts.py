@@ -1,5 +1,9 @@
 """Prompts: functions that clients can list and fill in."""
 
+from collections.abc import Iterable
+from typing import Any
+
+from ...auth.principal import NO_SCOPES, as_scopes
 from ...protocol import types as model
 from ...protocol.types import Json, PromptMessage, PromptResult, Text
 from ..request import Request
@@ -21,10 +25,11 @@ class ServerPrompt(Feature):
         description: str | None = None,
         icons: list[model.Icon] | None = None,
         meta: Json | None = None,
+        scopes: Iterable[str] = NO_SCOPES,
     ) -> None:
         name = listed_name("prompt", name, function)
-        super().__init__(function, "prompt", name)
-        self.require_string_arguments()
+        super().__init__(function, "prompt", name, strings=True)
+        self.scopes = as_scopes(scopes, "server.prompt(scopes)")
         self.listed = model.Prompt(
             name,
             title=title,
@@ -48,7 +53,10 @@ class ServerPrompt(Feature):
 
     async def fill(self, request: Request, raw: bytes) -> PromptResult:
         """Fill in the prompt with encoded arguments. Raises InvalidArguments."""
-        value = await self.call(request, self.parameters.decode(raw))
+        return self.as_result(await self.call(request, self.decode(raw)))
+
+    def as_result(self, value: Any) -> PromptResult:
+        """Return the result for any value that the function returned."""
         if isinstance(value, PromptResult):
             return value
         items = value if isinstance(value, list) else [value]

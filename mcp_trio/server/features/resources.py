@@ -1,13 +1,17 @@
 """Resources and resource templates: functions that read what a URI names."""
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
+from ...auth.principal import NO_SCOPES, as_scopes
 from ...protocol import types as model
 from ...protocol.jsonrpc import encode
 from ...protocol.types import Json, TextContents
 from ..request import Request
+from ..schema.encode import encode_value
 from ..schema.signature import AnyFunction
+from ..truncate import too_large
 from .feature import Feature, listed_description, listed_name
 from .uri_template import UriTemplate
 
@@ -33,15 +37,16 @@ class ServerResource(Feature):
         icons: list[model.Icon] | None = None,
         annotations: model.Annotations | None = None,
         meta: Json | None = None,
+        scopes: Iterable[str] = NO_SCOPES,
     ) -> None:
         if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", uri):
             raise ValueError(
                 f"resource {uri!r}: a URI starts with a scheme, such as notes://"
             )
         self.template = UriTemplate(uri)
-        super().__init__(function, "resource", uri)
+        super().__init__(function, "resource", uri, strings=True)
         self._check_variables()
-        self.require_string_arguments()
+        self.scopes = as_scopes(scopes, "server.resource(scopes)")
         name = listed_name("resource", name, function)
         description = listed_description(description, function)
         if self.template.names:
@@ -83,6 +88,13 @@ class ServerResource(Feature):
         """Return the contents of the resource with this URI."""
         variables = encode(self.template.match(uri))
         value = await self.call(request, self.parameters.decode(variables))
+        most = request.environment.limits.max_result
+        if isinstance(value, bytes | bytearray | memoryview) and len(value) > most:
+            raise too_large(f"resource {uri}", len(value), most)
+        return self.as_contents(uri, value)
+
+    def as_contents(self, uri: str, value: Any) -> list[Contents]:
+        """Return the contents for any value that the function returned."""
         items = [value]
         # Any other list is one value, and becomes JSON.
         if isinstance(value, list) and value:
@@ -99,5 +111,5 @@ class ServerResource(Feature):
         if isinstance(value, bytes | bytearray | memoryview):
             mime_type = mime_type or "application/octet-stream"
             return model.BlobContents(uri, bytes(value), mime_type=mime_type)
-        text = encode(value).decode()
+        text = encode_value(value).decode()
         return TextContents(uri, text, mime_type=mime_type or "application/json")

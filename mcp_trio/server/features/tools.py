@@ -8,10 +8,12 @@ import msgspec
 
 from ...auth.principal import NO_SCOPES, as_scopes
 from ...protocol import types as model
-from ...protocol.types import CONTENT_TYPES, Json, Text, ToolResult
+from ...protocol.types import CONTENT_TYPES, Json, StructuredContent, Text, ToolResult
 from ..limits import must_be_limits, read_rate
 from ..request import Request
+from ..schema.encode import encode_value
 from ..schema.signature import AnyFunction, Returned
+from ..truncate import too_large
 from .feature import Feature, listed_description, listed_name
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -74,31 +76,45 @@ class ServerTool(Feature):
             meta=meta,
         )
 
-    async def run(self, request: Request, raw: bytes) -> str | ToolResult:
-        """Call the tool with encoded arguments.
+    async def run(
+        self, request: Request, raw: bytes
+    ) -> str | StructuredContent | ToolResult:
+        """Call the tool with encoded arguments. Raises InvalidArguments.
 
-        Return the text of a tool that returned plain text, else a ToolResult. Raises
-        InvalidArguments.
+        Return text and structured content by themselves if there is nothing else.
         """
-        value = await self.call(request, self.parameters.decode(raw))
+        value = await self.call(request, self.decode(raw))
         if type(value) is str and self._returned.schema is None:
             return value
-        return self._result(value)
+        return self._short_result(value, self.largest_result(request))
 
-    def _result(self, value: Any) -> ToolResult:
-        """Return the result for any value that the function returned."""
+    def largest_result(self, request: Request) -> int:
+        """Return how many bytes a result may have."""
+        return self.max_result or request.environment.limits.max_result
+
+    def as_result(self, value: Any, most: int) -> ToolResult:
+        """Return the result for any value that the function returned.
+
+        Raises ToolError if its structured content is larger than `most` bytes.
+        """
+        result = self._short_result(value, most)
+        if isinstance(result, StructuredContent):
+            return result.as_tool_result()
+        return result
+
+    def _short_result(self, value: Any, most: int) -> StructuredContent | ToolResult:
         if isinstance(value, ToolResult):
-            return self._checked(value)
+            return self._checked(value, most)
         if self._returned.schema is None:
             content = _content(value, self._returned.is_content)
             if content is not None:
                 return ToolResult(content)
-        structured = self._returned.check(value)
-        encoded = msgspec.json.encode(structured)
-        text = Text(msgspec.json.format(encoded, indent=0).decode())
-        return ToolResult([text], structured, wrapped=self._is_wrapped(structured))
+        encoded = self._returned.encode(value)
+        if len(encoded) > most:
+            raise too_large(self.label, len(encoded), most)
+        return StructuredContent(encoded, self._is_wrapped(encoded))
 
-    def _checked(self, result: ToolResult) -> ToolResult:
+    def _checked(self, result: ToolResult, most: int) -> ToolResult:
         """Check the structured content of a ToolResult that the function returned.
 
         An error does not need any, and may have any.
@@ -109,17 +125,22 @@ class ServerTool(Feature):
                     f"{self.name} promises structured content and returned none"
                 )
             return result
-        structured = result.structured
-        if not result.is_error:
-            structured = self._returned.check(structured)
+        if result.is_error:
+            encoded = encode_value(result.structured)
+        else:
+            encoded = self._returned.encode(result.structured)
+        if len(encoded) > most:
+            raise too_large(self.label, len(encoded), most)
         return msgspec.structs.replace(
-            result, structured=structured, wrapped=self._is_wrapped(structured)
+            result,
+            structured=msgspec.json.decode(encoded),
+            wrapped=self._is_wrapped(encoded),
         )
 
-    def _is_wrapped(self, structured: Any) -> bool:
+    def _is_wrapped(self, encoded: bytes) -> bool:
         """Return whether some revisions need an object around this value."""
         if self._returned.schema is None:
-            return not isinstance(structured, dict)
+            return not encoded.startswith(b"{")
         return not self._returned.is_object
 
 

@@ -1,5 +1,6 @@
 """Differences between msgspec and JSON Schema in decoding."""
 
+import re
 from decimal import Decimal, InvalidOperation
 
 import msgspec
@@ -22,9 +23,30 @@ _decode_numbers = msgspec.json.Decoder(float_hook=_parse_float).decode
 _encode_numbers = msgspec.json.Encoder(decimal_format="number").encode
 
 
-def normalize_integers(raw: bytes) -> bytes:
-    """Return the same JSON with `1` in place of `1.0`.
+# What msgspec and pydantic say of a number such as 1.0 where they expect an integer. In
+# a union msgspec names the other types too.
+_NOT_AN_INTEGER = re.compile(
+    r"Expected `.*\bint\b.*`, got `float`|should be a valid integer"
+)
+# The largest JSON that is decoded again, and the most values in it. To rewrite its
+# numbers takes many times as long as to decode it.
+MOST_BYTES = 2**20
+MOST_VALUES = 1_000
 
-    In JSON Schema both are integers; msgspec does not decode `1.0` as one.
+
+def with_whole_numbers(encoded: bytes, error: Exception) -> bytes:
+    """Return the same JSON with `1` in place of `1.0`, to be decoded again.
+
+    In JSON Schema both are integers; msgspec does not decode `1.0` as one. Raises the
+    error with which decoding failed if that has another reason, or if the JSON is so
+    large that nobody should wait for it to be decoded twice.
     """
-    return _encode_numbers(_decode_numbers(raw))
+    is_small = len(encoded) <= MOST_BYTES and _count_values(encoded) <= MOST_VALUES
+    if not is_small or not _NOT_AN_INTEGER.search(str(error)):
+        raise error
+    return _encode_numbers(_decode_numbers(encoded))
+
+
+def _count_values(encoded: bytes) -> int:
+    """Return at least how many values JSON has. Punctuation in strings counts too."""
+    return encoded.count(b",") + encoded.count(b"[") + encoded.count(b"{")

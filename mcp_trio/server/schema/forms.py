@@ -1,10 +1,17 @@
 """Forms: the flat schemas that elicitation shows to users."""
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from msgspec import convert, json
 
 from .annotations import located
+from .contents import is_pydantic
+from .decode import with_whole_numbers
 from .generate import JSONSchema, filled, schema_of
+
+if TYPE_CHECKING:
+    from .pydantic_types import PydanticType
 
 # The keywords that a field of a form may have, in the order of the output.
 _KEYWORDS = (
@@ -18,7 +25,7 @@ _FORMATS = ("email", "uri", "date", "date-time")
 
 @functools.cache
 def form_schema(form: type[Any], *, lists: bool) -> JSONSchema:
-    """Return the schema of a form, given as a dataclass, Struct or TypedDict.
+    """Return the schema of a form: a dataclass, Struct, TypedDict or pydantic model.
 
     `lists` says whether the protocol revision has lists of choices in forms, and
     defaults of any type.
@@ -31,15 +38,61 @@ def form_schema(form: type[Any], *, lists: bool) -> JSONSchema:
     does not support it.
     """
     with located(f"a form, {form!r},"):
-        schema = schema_of(form)
+        schema = _schema(form)
     if "properties" not in schema:
         raise TypeError(
-            f"a form is a dataclass, Struct or TypedDict with fields, not {form!r}"
+            "a form is a dataclass, Struct, TypedDict or pydantic model with fields, "
+            f"not {form!r}"
         )
+    definitions = schema.get("$defs", {})
     fields = {}
     for name, field in schema["properties"].items():
+        field = _with_definitions(field, definitions)
         fields[name] = _field_schema(f"{form.__name__}.{name}", field, lists)
     return filled(type="object", properties=fields, required=schema.get("required"))
+
+
+def decode_form(form: type[Any], content: Any) -> Any:
+    """Return a filled-in form, given its fields. Raises ValueError."""
+    if not is_pydantic(form):
+        return convert(content, form)
+    decode = _pydantic_type(form).decode
+    encoded = json.encode(content)
+    try:
+        return decode(encoded)
+    except ValueError as error:
+        return decode(with_whole_numbers(encoded, error))
+
+
+def _schema(form: type[Any]) -> JSONSchema:
+    if is_pydantic(form):
+        return _pydantic_type(form).schema("validation")
+    return schema_of(form)
+
+
+def _pydantic_type(form: type[Any]) -> "PydanticType":
+    # pydantic is loaded already; other servers do without this module.
+    from .pydantic_types import PydanticType
+
+    return PydanticType(form)
+
+
+def _with_definitions(schema: Any, definitions: JSONSchema) -> Any:
+    """Return a field's schema without references to definitions.
+
+    A form has no definitions. pydantic makes one for each Enum.
+    """
+    if isinstance(schema, list):
+        return [_with_definitions(item, definitions) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    written: JSONSchema = {}
+    for keyword, value in schema.items():
+        if keyword == "$ref":
+            written |= definitions[value.removeprefix("#/$defs/")]
+        else:
+            written[keyword] = _with_definitions(value, definitions)
+    return written
 
 
 def _field_schema(name: str, schema: JSONSchema, lists: bool) -> JSONSchema:

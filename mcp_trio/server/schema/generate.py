@@ -7,12 +7,21 @@ a schema of exactly what msgspec decodes.
 import copy
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Literal,
+    NotRequired,
+    Required,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 from msgspec import inspect as shapes
 
 from . import docstrings
+from .contents import with_descriptions
 
 JSONSchema = dict[str, Any]
 
@@ -224,7 +233,8 @@ class _Generator:
         if tag:
             properties[tag] = _enumeration((shape.tag,))
         for field in fields:
-            properties[field.encode_name] = self._field(field, docstring)
+            hint = hints.get(field.name)
+            properties[field.encode_name] = self._field(field, hint, docstring)
         is_tuple = isinstance(shape, shapes.NamedTupleType)
         is_closed = getattr(shape, "forbid_unknown_fields", is_tuple)
         if is_tuple or getattr(shape, "array_like", False):
@@ -237,18 +247,44 @@ class _Generator:
         return filled(description=docstring.summary) | schema
 
     def _field(
-        self, field: shapes.Field, docstring: docstrings.Docstring
+        self, field: shapes.Field, hint: Any, docstring: docstrings.Docstring
     ) -> JSONSchema:
-        """Return the schema of a field, with its description and its default."""
+        """Return the schema of a field, with its description and its default.
+
+        `hint` is the field's annotation, where strings may describe it.
+        """
         descriptions = docstring.parameters
         description = descriptions.get(field.name)
         if not description:
             description = descriptions.get(field.encode_name)
-        schema = filled(description=description) | self.schema(field.type)
+        shape = _described_shape(field.type, hint)
+        schema = filled(description=description) | self.schema(shape)
         default = _default(field)
         if default is not msgspec.NODEFAULT and default is not msgspec.UNSET:
             schema["default"] = msgspec.to_builtins(default, str_keys=True)
         return schema
+
+
+def described(annotation: Any) -> Any:
+    """Return an annotation with `msgspec.Meta` in place of strings that describe it."""
+    return with_descriptions(annotation, lambda text: msgspec.Meta(description=text))
+
+
+def _described_shape(shape: shapes.Type, hint: Any) -> shapes.Type:
+    """Return a field's type with the descriptions that are strings in its annotation.
+
+    msgspec ignores those.
+    """
+    if get_origin(hint) in (Required, NotRequired):
+        (hint,) = get_args(hint)
+    if not getattr(hint, "__parameters__", ()):
+        described_hint = described(hint)
+        return shape if described_hint is hint else shapes.type_info(described_hint)
+    # Only msgspec knows what a type variable stands for, so its type is kept.
+    for one in getattr(hint, "__metadata__", ()):
+        if isinstance(one, str):
+            shape = shapes.Metadata(shape, {"description": one})
+    return shape
 
 
 def _formatted(shape: Any) -> JSONSchema:

@@ -11,7 +11,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import GenericAlias, SimpleNamespace, UnionType
-from typing import Any, Union, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Union, get_origin, get_type_hints
 
 import msgspec
 from msgspec.structs import asdict
@@ -19,8 +19,13 @@ from msgspec.structs import asdict
 from ...protocol import jsonrpc
 from ...protocol.errors import InvalidArguments
 from .annotations import located, member_types
-from .decode import DECODE_ERRORS, normalize_integers
-from .generate import JSONSchema, schema_of
+from .contents import is_pydantic, is_pydantic_field
+from .decode import DECODE_ERRORS, with_whole_numbers
+from .encode import encode_value
+from .generate import JSONSchema, described, schema_of
+
+if TYPE_CHECKING:
+    from .pydantic_types import PydanticParameter
 
 AnyFunction = Callable[..., Any]
 
@@ -69,6 +74,8 @@ class Parameters:
         # Field of the struct that is decoded -> name of its parameter.
         self._names: dict[str, str] = {}
         self._fields: list[Any] = []
+        # Name -> parameter, of those whose types pydantic describes.
+        self._pydantic: dict[str, PydanticParameter] = {}
 
         self._positional: list[str] = []
         for parameter in inspect.signature(function).parameters.values():
@@ -83,12 +90,18 @@ class Parameters:
         self._renamed = {
             field: name for field, name in self._names.items() if field != name
         }
-        self.schema = schema_of(struct, further=self._extra or Any)
-        self.schema.pop("description", None)
+        schema = schema_of(struct, further=self._extra or Any)
+        schema.pop("description", None)
+        # JSON Schema does not require `properties`, but many frameworks read it.
+        no_properties: JSONSchema = {"type": "object", "properties": {}}
+        self.schema = no_properties | schema
+        self._add_pydantic_schemas()
         if input_schema is not None:
             self._adopt(input_schema)
         # Whether decoding is one call of msgspec.
-        self._is_plain = not (self._renamed or self._extra or self._check)
+        self._is_plain = not (
+            self._renamed or self._extra or self._check or self._pydantic
+        )
 
     def decode(self, raw: bytes) -> dict[str, Any]:
         """Return the keyword arguments in a JSON object. Raises InvalidArguments."""
@@ -97,9 +110,9 @@ class Parameters:
                 if self._is_plain:
                     return asdict(self._decode(raw))
                 return self._decode_and_check(raw)
-            except DECODE_ERRORS:
-                # Perhaps a number such as 1.0 is meant as an integer.
-                return self._decode_and_check(normalize_integers(raw))
+            except DECODE_ERRORS as error:
+                whole = with_whole_numbers(bytes(raw), error)
+                return self._decode_and_check(whole)
         except DECODE_ERRORS as error:
             reason = self._reason(jsonrpc.explain(error))
             raise InvalidArguments(reason, of=self._of) from None
@@ -110,6 +123,8 @@ class Parameters:
         arguments = asdict(self._decode(raw))
         for field, name in self._renamed.items():
             arguments[name] = arguments.pop(field)
+        for name, parameter in self._pydantic.items():
+            arguments[name] = parameter.decode(arguments[name], name)
         if self._extra:
             return self._decode_extra(raw) | arguments
         return arguments
@@ -174,6 +189,10 @@ class Parameters:
             if self._injected and _mentions(annotation, self._injected):
                 self._inject(parameter.name, self._injected)
                 return
+            if is_pydantic_field(parameter.default) or is_pydantic(annotation):
+                self._add_pydantic(parameter, annotation)
+                return
+            annotation = described(annotation)
             # Here the parameter is known, so a problem with its type is reported well.
             schema_of(annotation)
             if parameter.kind is parameter.VAR_KEYWORD:
@@ -187,16 +206,47 @@ class Parameters:
         self.injected_name = name
 
     def _add_field(self, parameter: inspect.Parameter, annotation: Any) -> None:
-        field = parameter.name
-        # A name in a class that begins with two underscores would be mangled.
-        if field.startswith("__"):
-            field = f"field{len(self._fields)}_"
+        field = self._field_name(parameter)
         if parameter.default is _ABSENT:
             self._fields.append((field, annotation))
         else:
             default = _field_default(parameter.default, annotation)
             self._fields.append((field, annotation, default))
+
+    def _add_pydantic(self, parameter: inspect.Parameter, annotation: Any) -> None:
+        """Add a field that stays encoded, to be decoded by pydantic."""
+        # pydantic is loaded already; other servers do without this module.
+        from .pydantic_types import PydanticParameter
+
+        if parameter.kind is parameter.VAR_KEYWORD:
+            raise TypeError(
+                "is of any number, and its type is pydantic's; "
+                "take a dict[str, ...] as one argument"
+            )
+        has_default = parameter.default is not _ABSENT
+        default = parameter.default if has_default else msgspec.NODEFAULT
+        added = PydanticParameter(annotation, default)
+        field = self._field_name(parameter)
+        if added.is_required:
+            self._fields.append((field, msgspec.Raw))
+        else:
+            self._fields.append((field, msgspec.Raw, msgspec.UNSET))
+        self._pydantic[parameter.name] = added
+
+    def _field_name(self, parameter: inspect.Parameter) -> str:
+        """Return the name of the field for a parameter."""
+        field = parameter.name
+        # A name in a class that begins with two underscores would be mangled.
+        if field.startswith("__"):
+            field = f"field{len(self._fields)}_"
         self._names[field] = parameter.name
+        return field
+
+    def _add_pydantic_schemas(self) -> None:
+        if self._pydantic:
+            from .pydantic_types import add_schemas
+
+            add_schemas(self.schema, self._pydantic)
 
     def _struct(self) -> type[msgspec.Struct]:
         """Return a struct whose fields are the arguments."""
@@ -241,6 +291,9 @@ class Parameters:
 
 # Results
 
+# The origins of annotations for a list of content.
+_LISTS = (list, tuple, Sequence)
+
 
 class Returned:
     """The result of a function: its output schema, and the check of values by it.
@@ -257,55 +310,84 @@ class Returned:
         content: tuple[type, ...] = (),
     ) -> None:
         self.schema: JSONSchema | None = None
-        self._check: Callable[[bytes], Any] = msgspec.json.decode
+        self._encode: Callable[[Any], bytes] = encode_value
+        self._check: Callable[[bytes], Any] | None = None
         name = _name(function)
         with located(f"{name}: the return type"):
             annotation = inspect.signature(function).return_annotation
             annotation = _resolved(annotation, function)
+            of_pydantic = is_pydantic(annotation)
             if output_schema is not None:
                 self._check = _checker(output_schema, f"output_schema of {name}")
                 self.schema = dict(output_schema)
-            elif not _is_unstructured(annotation, content):
-                self.schema = schema_of(annotation)
+            elif _is_unstructured(annotation, content):
+                pass
+            elif of_pydantic:
+                self._use_pydantic(annotation)
+            else:
+                self.schema = schema_of(described(annotation))
                 self._check = msgspec.json.Decoder(annotation).decode
         # Whether an empty list is a list of content rather than a value.
         self.is_content = self.schema is None and annotation not in (Any, object)
         # Whether the output schema is that of an object.
         self.is_object = self.schema is not None and self.schema.get("type") == "object"
 
-    def check(self, value: Any) -> Any:
-        """Return a value in JSON's own types. Raises ValueError if it does not fit.
+    def _use_pydantic(self, annotation: Any) -> None:
+        # pydantic is loaded already; other servers do without this module.
+        from .pydantic_types import PydanticType
+
+        of_pydantic = PydanticType(annotation)
+        self.schema = of_pydantic.schema("serialization")
+        self._encode = of_pydantic.encode
+
+    def encode(self, value: Any) -> bytes:
+        """Return a value as JSON. Raises ValueError if it does not fit.
 
         The error says where the value does not fit.
         """
         try:
-            encoded = jsonrpc.encode(value)
-            try:
-                self._check(encoded)
-            except ValueError:
-                # Perhaps a number such as 1.0 is meant as an integer.
-                self._check(normalize_integers(encoded))
-            return msgspec.json.decode(encoded)
+            encoded = self._encode(value)
+            if self._check is not None:
+                self._check_encoded(encoded)
+            return encoded
         except DECODE_ERRORS as error:
             raise ValueError(jsonrpc.explain(error)) from None
+
+    def _check_encoded(self, encoded: bytes) -> None:
+        assert self._check is not None
+        try:
+            self._check(encoded)
+        except DECODE_ERRORS as error:
+            self._check(with_whole_numbers(encoded, error))
 
 
 def _is_unstructured(annotation: Any, content: tuple[type, ...]) -> bool:
     """Return whether a function returns only content, text, None, or anything.
 
-    Raises TypeError if a part of the annotation is content and another part is not.
+    A list of texts is structured, unless some of its items may be content. Raises
+    TypeError if a part of the annotation is content and another part is not.
     """
-    members = member_types(annotation, Union, UnionType, list, tuple, Sequence)
-    unstructured = (Any, object, str, type(None), list, *content)
-    if all(member in unstructured for member in members):
+    members = member_types(annotation, Union, UnionType)
+    if all(_is_content(member, content) for member in members):
         return True
-    mixed = [member.__name__ for member in members if member in content]
+    parts = member_types(annotation, Union, UnionType, *_LISTS)
+    mixed = [part.__name__ for part in parts if part in content]
     if mixed:
         raise TypeError(
             f"mixes content ({', '.join(mixed)}) with structured types; "
             "a ToolResult can hold both"
         )
     return False
+
+
+def _is_content(annotation: Any, content: tuple[type, ...]) -> bool:
+    """Return whether one member of a union is content, text, None, or anything."""
+    if get_origin(annotation) not in _LISTS:
+        return annotation in (Any, object, str, type(None), list, *content)
+    items = member_types(annotation, Union, UnionType, *_LISTS)
+    if not any(item in (Any, object, *content) for item in items):
+        return False
+    return all(item in (Any, object, str, type(None), *content) for item in items)
 
 
 # Functions and their annotations

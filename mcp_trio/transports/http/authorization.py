@@ -1,73 +1,75 @@
-"""Bearer tokens as HTTP has them: where they come, what refuses them (RFC 6750), and the metadata (RFC 9728)."""
+"""Bearer tokens in HTTP requests (RFC 6750), and the metadata about them (RFC 9728)."""
 
 import logging
 import re
 
 from ...auth.access import Denied
 from ...auth.principal import NO_SCOPES
-from ...auth.resource_metadata import challenge, metadata_document
+from ...auth.resource_metadata import challenge, metadata_document, sse_url
 from ...protocol.jsonrpc import encode
 from ...server.app import Server
 from .messages import JSON, Head, Reply, refusal
-from .rules import HEALTH, METADATA
+from .rules import HEALTH, MESSAGES, METADATA, SSE, SSE_METADATA
 
 log = logging.getLogger("mcp_trio")
 
 _BEARER = re.compile(rb"(?i)bearer +([A-Za-z0-9._~+/-]+=*) *")
-# Where nobody is asked who comes.
-OPEN = (HEALTH, METADATA)
+# Routes that need no token.
+OPEN = (HEALTH, METADATA, SSE_METADATA)
+# The routes of HTTP+SSE, whose clients know the server by another URL.
+FOR_SSE = (SSE, MESSAGES, SSE_METADATA)
 
 
 class Bearers:
-    """A server's access control on HTTP; `path` is where its endpoint is."""
+    """A server's access control over HTTP. `path` is the path of its endpoint."""
 
     def __init__(self, server: Server, path: str) -> None:
         self._server = server
         self._path = "/" + path.strip("/")
-        if server.access is None and server.tools.scopes:
+        if server.access is None and server.scopes:
             log.warning(
-                "tools with scopes are hidden from all who come by HTTP: without access nobody has a scope"
+                "tools, resources and prompts with scopes are hidden from all HTTP "
+                "clients, because nobody has a scope without access control"
             )
 
     def check(self, head: Head) -> Reply | None:
-        """Take the token out of a head: the refusal, where there is none."""
+        """Take the token out of a head. Returns the refusal if there is none."""
         if head.route in OPEN:
             return None
         given = head.headers.get(b"authorization", b"")
-        if found := _BEARER.fullmatch(given):
+        found = _BEARER.fullmatch(given)
+        if found is not None:
             head.token = found[1].decode()
             return None
         if given[:6].lower() == b"bearer":
-            return self._refused(
-                head,
-                Denied(401, "invalid_token", "Authorization: the token is malformed"),
-            )
-        return self._refused(
-            head, Denied(401, "", "Authorization: Bearer TOKEN is wanted")
-        )
+            problem = "Authorization: the token is malformed"
+            return self.refuse(head, Denied(401, "invalid_token", problem))
+        problem = "Authorization: expected Bearer TOKEN"
+        return self.refuse(head, Denied(401, "", problem))
 
     async def identify(self, head: Head) -> Reply | None:
-        """Find out on whose behalf a request comes: the refusal, where it is nobody's."""
+        """Find out who sends a request. Returns the refusal of a token."""
         access = self._server.access
         if access is None or head.route in OPEN:
             return None
         try:
-            head.principal = await access.find(head.token)
+            head.principal = await access.find(head.token, head.peer)
         except Denied as denied:
-            return self._refused(head, denied)
+            return self.refuse(head, denied)
         return None
 
     def metadata(self, head: Head) -> Reply:
-        """What is to be known before one has a token."""
-        if (access := self._server.access) is None:
+        """Return the metadata that clients need to get a token."""
+        access = self._server.access
+        if access is None:
             return refusal(404, "Nothing is served under this path")
-        scopes = access.scopes | self._server.tools.scopes
+        scopes = access.scopes | self._server.scopes
         servers = access.authorization_servers
         document = metadata_document(self._resource(head), servers, scopes)
         return Reply(200, encode(document), JSON)
 
-    def _refused(self, head: Head, denied: Denied) -> Reply:
-        """Tells a client why it may not come in, and where to learn how it may."""
+    def refuse(self, head: Head, denied: Denied) -> Reply:
+        """Tell a client why it is refused, and where it learns how to get a token."""
         if denied.status not in (401, 403):
             return refusal(denied.status, str(denied))
         access = self._server.access
@@ -77,10 +79,17 @@ class Bearers:
         return refusal(denied.status, str(denied), (header,))
 
     def _resource(self, head: Head) -> str:
-        """The endpoint's URL as clients know it."""
-        if (access := self._server.access) and access.resource:
+        """Return the URL that the client used to reach this server."""
+        endpoint = self._endpoint(head)
+        if head.route in FOR_SSE:
+            return sse_url(endpoint, self._path.rstrip("/"))
+        return endpoint
+
+    def _endpoint(self, head: Head) -> str:
+        """Return the URL of the endpoint, as clients know it."""
+        access = self._server.access
+        if access is not None and access.resource:
             return access.resource
-        host = re.sub(
-            rb"[^A-Za-z0-9.:\[\]_-]", b"", head.headers.get(b"host", b"")
-        ).decode()
+        given = head.headers.get(b"host", b"")
+        host = re.sub(rb"[^A-Za-z0-9.:\[\]_-]", b"", given).decode()
         return f"{head.scheme}://{host}{self._path}"

@@ -1,144 +1,76 @@
-"""Connections of HTTP/1.1, straight on trio, and the reader that serves them."""
+"""Connections of HTTP/1.1, directly on trio."""
 
-import select
 import ssl
-from collections import deque
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable
 from functools import lru_cache
 from http import HTTPStatus
-from math import inf
 from socket import socket
 from time import perf_counter
-from typing import Any
+from typing import Protocol
 
 import trio
 from msgspec import Struct
 
+from ...auth.principal import Principal
 from ...server.limiter import network
-from ...server.runner import AWAKE, SPOILED, TURN, Rest, Spoiled, log, start
+from ...server.runner import SPOILED, TURN, Spoiled, log
 from ..send_queue import GONE, let_go
 from .exchange import Exchange
 from .feed import Feed
-from .messages import TOO_SLOW, Fields, Reply, refusal
-from .parser import BODY, HEAD, IDLE, Parsed, RequestParser
+from .messages import TOO_SLOW, Fields, Parsed, Reply, refusal
+from .parser import BODY, HEAD, IDLE, RequestParser
+from .reader import Reader
 from .rules import MCP
 from .service import Service
+from .state import (
+    ANSWERING,
+    CLOSED,
+    LAST_LOOK,
+    LISTENING,
+    MOVING,
+    READING,
+    RESPONDING,
+    WAITS_FOR_CLIENT,
+    WATCHED,
+    WRITING,
+    State,
+    check_transition,
+)
 
-# Seconds between two requests, for a head, for a body.
+# Seconds that a client may take between two requests, for a head, and for a body.
 PATIENCE = {IDLE: 75.0, HEAD: 10.0, BODY: 60.0}
-# Seconds for a piece of a response, and for an end to be read.
-WRITE_TIME, LINGER_TIME = 30.0, 1.0
-# Bytes that are read, and written, at once.
-CHUNK, PIECE = 64 * 1024, 256 * 1024
-# Bytes kept of what a client sends behind a request that still runs. What is more is read and dropped, so that the
-# connection's end is seen all the same, and the connection is closed after the response.
+# Seconds that it may take to read one piece of a response.
+WRITE_TIME = 30.0
+# Seconds that it may take to read the last response before the connection is closed.
+LINGER_TIME = 1.0
+# The most bytes that are read at once.
+CHUNK = 64 * 1024
+# The most bytes that are written at once.
+PIECE = 256 * 1024
+# Bytes kept of what a client sends while a request still runs. The rest is dropped, and
+# the connection is closed after the response. It has to be read, because otherwise
+# nobody would notice that the client has gone.
 MAX_BACKLOG = 256 * 1024
-# What sending raises when the client is gone, or the connection was closed on our side.
+# What sending raises if the client is gone, or if the connection was closed here.
 LOST = (*GONE, OSError, trio.BusyResourceError)
 
-Upgrade = Callable[
-    ..., Awaitable[None]
-]  # of a stream, the head that was read, whose it is, by which token, from where
+# A request that waits, and what there is to know about its response.
+Waiting = tuple[Exchange, Parsed]
 
 
-class Reader:
-    """Watches connections that wait for their clients, and have no task meanwhile.
+class Upgrade(Protocol):
+    """Takes a connection over whose client asks for a WebSocket."""
 
-    As a request runs in the turn of the task that read it until it first waits, so does here a connection: the reader's
-    task becomes that connection's own, and a fresh one reads on. What does not wait costs no task, no wake-up and no
-    change of what the system watches.
-    """
-
-    def __init__(self) -> None:
-        self._watched: dict[int, Connection] = {}
-        self._found: deque[int] = (
-            deque()
-        )  # those on which something has come, and whose turn has not
-        self._is_quick = (
-            False  # whether clients go on within a moment when they have their replies
-        )
-        # Where the system has none, nothing is watched.
-        self._epoll: Any = select.epoll() if hasattr(select, "epoll") else None
-
-    def close(self) -> None:
-        """Close the connections that are watched. Nothing else may be going on."""
-        for connection in list(self._watched.values()):
-            connection.close()
-        if self._epoll is not None:
-            self._epoll.close()
-
-    def watch(self, connection: "Connection") -> None:
-        """From now on serve a connection when its client sends something, where the system has a way to know."""
-        if self._epoll is not None:
-            self._epoll.register(connection.descriptor, select.EPOLLIN)
-            self._watched[connection.descriptor] = connection
-            connection.is_watched = True
-
-    def unwatch(self, connection: "Connection") -> None:
-        """Leave a connection to itself."""
-        if connection.is_watched:
-            del self._watched[connection.descriptor]
-            self._epoll.unregister(connection.descriptor)
-            connection.is_watched = False
-
-    @property
-    def is_available(self) -> bool:
-        """Whether this system has epoll."""
-        return self._epoll is not None
-
-    async def wait(self) -> bool:
-        """Wait until a connection can be read."""
-        await self._find()
-        return True
-
-    async def _find(self) -> None:
-        """Find where something has come. Who goes on as soon as it has a reply is waited for awake, for a moment.
-
-        All that was found has its turn before the next look, so that none that sends without end is found first always.
-        """
-        awake_until = perf_counter() + AWAKE
-        while self._found or (self._is_quick and perf_counter() < awake_until):
-            await trio.lowlevel.checkpoint()
-            if self._found or self._look():
-                return
-        await trio.lowlevel.wait_readable(self._epoll)
-        self._is_quick = perf_counter() < awake_until
-        self._look()
-
-    def _look(self) -> bool:
-        self._found.extend([descriptor for descriptor, _ in self._epoll.poll(0)])
-        return bool(self._found)
-
-    def take_turn(self, scope: trio.CancelScope) -> Rest[None] | None:
-        """Serve those on which something has come, up to one that waits: what goes on with it.
-
-        Replies that leave together find their readers awake; to wake one, which is what a write to a reader that sleeps
-        has to do, costs several times as much.
-        """
-        rest, turn_ends, served = None, perf_counter() + TURN, list[Connection]()
-        try:
-            while self._found and rest is None and perf_counter() < turn_ends:
-                if connection := self._watched.get(self._found.popleft()):
-                    served.append(connection)
-                    rest = self._give_turn(connection, scope)
-        finally:
-            replies = [
-                connection.flush_at_once()
-                for connection in served
-                if connection.is_watched
-            ]
-            self._is_quick = self._is_quick and any(replies)
-        return rest
-
-    def _give_turn(
-        self, connection: "Connection", scope: trio.CancelScope
-    ) -> Rest[None] | None:
-        """Serve a connection until it waits for its client, or its request waits."""
-        _, rest = start(connection.serve(scope))
-        if rest is not None:
-            self.unwatch(connection)
-        return rest
+    def __call__(
+        self,
+        stream: trio.abc.Stream,
+        head: bytes,
+        *,
+        principal: Principal | None,
+        token: str,
+        address: str,
+    ) -> Awaitable[None]:
+        """Serve the client until it goes. `head` is all that was read from it."""
 
 
 class Host(Struct, eq=False):
@@ -148,96 +80,121 @@ class Host(Struct, eq=False):
     nursery: trio.Nursery
     reader: Reader
     upgrade: Upgrade | None
+    # The time, to the second: as HTTP writes it, and as trio counts it.
     date: bytes = b""
-    now: float = 0.0  # to the second
+    now: float = 0.0
     connections: set["Connection"] = set()
 
 
 class Connection:
-    """One client's connection: requests in order, each answered before the next is looked at.
+    """One client's connection: requests in order, each answered before the next one.
 
-    It is served by one task at a time, and by one more while a request waits. It has none while it waits for its client
-    and the reader watches it: from the first request on that did not wait, to one that does.
+    `state` says what it is doing, and only `_enter` changes it. A connection has one
+    task, and one more while a request waits. It has none while the reader watches it:
+    between requests that do not wait.
     """
 
     def __init__(
         self, host: Host, accepted: socket, peer: str, tls: ssl.SSLContext | None
     ) -> None:
-        self.since = (
-            trio.current_time()
-        )  # what it waits for, it has waited for since then
-        self.due = self.since + PATIENCE[HEAD]  # when it has taken too long
-        self.peer = network(peer)
-        self.listens = False  # to a stream that no request ends, or by a WebSocket
+        self.state: State = READING
         self.descriptor = accepted.fileno()
-        self.is_watched = False  # by the reader, as it waits for its client
+        self.peer = network(peer)
+        # When the current wait for the client began, and when it must end.
+        self.waits_since = trio.current_time()
+        self.deadline = self.waits_since + PATIENCE[HEAD]
         self._host = host
         self._socket = accepted
         self._tcp = trio.SocketStream(trio.socket.from_stdlib_socket(accepted))
-        self._tls = (
-            trio.SSLStream(self._tcp, tls, server_side=True, https_compatible=True)
-            if tls
-            else None
-        )
-        local, scheme = accepted.getsockname()[0], "https" if tls else "http"
+        self._tls: trio.SSLStream[trio.SocketStream] | None = None
+        scheme = "http"
+        if tls is not None:
+            self._tls = trio.SSLStream(
+                self._tcp, tls, server_side=True, https_compatible=True
+            )
+            scheme = "https"
+        local = accepted.getsockname()[0]
         self._parser = RequestParser(host.service.admit, local, self.peer, scheme)
-        self._out: list[bytes] = []
-        self._open = True  # whether there will be another request
-        self._looks = inf  # how often it may look for more of its client; but for the last time it waits
-        self._may_wait = True  # whether the next request may, as the last did: then it has a task of its own
-        self._backlog = bytearray()
-        self._is_spoiled = False  # whether a request left a cancel scope open
+        self._out: list[bytes] = []  # to be written
+        self._backlog = bytearray()  # read while a request ran
+        # Whether another request may follow the current one.
+        self._keeps_alive = True
+        # If so, the next one is likely to wait too, and gets a task at once.
+        self._last_request_waited = True
+
+    # The state
+
+    def _enter(self, state: State) -> None:
+        """Change the state."""
+        check_transition(self.state, state)
+        if self.state is WATCHED:
+            self._host.reader.unwatch(self)
+        if state is WATCHED:
+            # Before the change, because the system may refuse to watch more.
+            self._host.reader.watch(self)
+        self.state = state
+
+    def is_overdue(self, now: float) -> bool:
+        """Return whether the client has taken too long."""
+        return self.state in WAITS_FOR_CLIENT and self.deadline < now
 
     def drain(self) -> None:
-        """The server stops: nothing more is wanted of a connection on which nothing goes on."""
-        if self.due != inf and self._parser.stage is IDLE and not self._out:
-            self.wake()
+        """End the connection if no request is under way, because the server stops."""
+        is_waiting = self.state in (WATCHED, READING)
+        if is_waiting and self._parser.stage is IDLE:
+            self.end_wait()
 
-    def wake(self) -> None:
-        """End what waits for the client, for good: what has come by now is the last that is answered."""
-        self._looks = 1
-        if self.is_watched:
-            self._take_a_task()
-        else:
-            trio.lowlevel.notify_closing(self._socket)
+    def end_wait(self) -> None:
+        """Wait no longer for the client, who has taken too long or has to make room."""
+        if self.state is WATCHED:
+            self._enter(LAST_LOOK)
+            self._host.nursery.start_soon(self.run)
+            return
+        if self.state is READING:
+            self._enter(LAST_LOOK)
+        # Whoever waits for the socket is woken.
+        trio.lowlevel.notify_closing(self._socket)
+
+    def leave_reader(self) -> None:
+        """Go on in the task that runs now, which is no longer the reader's."""
+        if self.state is WATCHED:
+            self._enter(ANSWERING)
 
     def close(self) -> None:
-        """End the connection, whatever goes on."""
-        self._host.reader.unwatch(self)
-        trio.lowlevel.notify_closing(self._socket)
-        self._socket.close()
-        self._host.connections.discard(self)
+        """Close the connection, whatever is under way."""
+        if self.state is not CLOSED:
+            self._enter(CLOSED)
+            trio.lowlevel.notify_closing(self._socket)
+            self._socket.close()
+            self._host.connections.discard(self)
 
-    async def run(self, under_way: tuple[Exchange, Parsed] | None = None) -> None:
-        """Be the task of this connection; first give the response that is under way."""
+    # Tasks
+
+    async def run(self, waiting: Waiting | None = None) -> None:
+        """Be the connection's task. If a request waits, give its response first."""
         try:
             with trio.CancelScope() as scope:
-                await self.serve(scope, under_way)
+                await self.serve(scope, waiting)
         except* RuntimeError:
             log.exception(SPOILED)
 
     async def serve(
-        self, scope: trio.CancelScope, under_way: tuple[Exchange, Parsed] | None = None
+        self, scope: trio.CancelScope, waiting: Waiting | None = None
     ) -> None:
-        """Read and answer, until a request waits, or the reader can watch for the next one.
+        """Read and answer, until a request waits or the reader watches for more.
 
-        Where a request waits, this task is that request's, and a fresh one gives the response, and reads.
+        If a request waits, this task becomes that request's own. A fresh task gives the
+        response, and goes on reading.
         """
         goes_on = False
         try:
-            if under_way is not None:
-                await self._attend(*under_way)
-            waits = await self._serve()
-            goes_on = self._open
-            if self._is_spoiled and waits is None:
-                # A request left a cancel scope open: this task does nothing more.
-                self._is_spoiled = False
-                goes_on = True
-                self._take_a_task()
-                return
-            if waits is not None:
-                self._host.nursery.start_soon(self.run, waits)
-                await waits[0].rest(scope)
+            if waiting is not None:
+                await self._respond(*waiting)
+            waiting = await self._read_and_answer()
+            goes_on = self.state is not CLOSED
+            if waiting is not None:
+                self._host.nursery.start_soon(self.run, waiting)
+                await waiting[0].rest(scope)
         except LOST as problem:
             log.debug("a connection was lost: %r", problem)
         except Exception:
@@ -246,244 +203,341 @@ class Connection:
             if not goes_on:
                 self.close()
 
-    def flush_at_once(self) -> bool:
-        """Write what was answered in the reader's turn. What does not go out so, a task writes. False: nothing was."""
-        if not self._out:
-            return False
-        try:
-            self._write_at_once()
-        except OSError:
-            self.close()
-        if self._out and self.is_watched:
-            self._take_a_task()
-        return True
+    async def _read_and_answer(self) -> Waiting | None:
+        """Read and answer until a request waits, and return that one.
 
-    def _take_a_task(self) -> None:
-        """Go on with what the reader has no time for."""
-        self._host.reader.unwatch(self)
-        self._host.nursery.start_soon(self.run)
-
-    async def _serve(self) -> tuple[Exchange, Parsed] | None:
-        """Answer what comes, up to a request that waits, or to the end, or until the reader watches for more."""
-        if self.is_watched:  # and has seen that something has come
-            await self._receive()
-        while (waits := await self._answer()) is None:
-            if self._is_spoiled:
+        Returns None if the reader or a fresh task goes on, or the connection is closed.
+        """
+        if self.state is WATCHED:
+            self._take_in(self._receive_now())
+        elif self.state is LAST_LOOK:
+            self._look_once_more()
+        elif self.state is MOVING:
+            self._enter(ANSWERING)
+        while self.state is not CLOSED:
+            waiting = await self._answer()
+            if waiting is not None:
+                self._enter(RESPONDING)
+                return waiting
+            if self.state is MOVING:
+                self._host.nursery.start_soon(self.run)
                 return None
-            if not self._open or not self.is_watched:
+            if not self._keeps_alive:
+                await self._end()
+            elif self.state is WATCHED:
+                # The reader writes the replies when it has served other connections.
+                self._begin_wait()
+                return None
+            else:
                 await self._flush()
-            if not self._open:
-                if self._parser.failed:
-                    await let_go(self._tcp, LINGER_TIME)
-                return None
-            if self._parser.stage_began or self.due == inf:
-                self.since = self._host.now
-                self.due = self.since + PATIENCE[self._parser.stage]
-                self._parser.stage_began = False
-            if not (
-                self.is_watched
-                or self._tls
-                or self._backlog
-                or self._looks < inf
-                or self._may_wait
-            ):
-                self._host.reader.watch(self)
-            if self.is_watched:
-                return None
-            await self._receive()
-        return waits
+                await self._read_more()
+        return None
 
-    async def _answer(self) -> tuple[Exchange, Parsed] | None:
-        """Answer the requests that have come, up to one that waits."""
-        parser, service, turn_ends = (
-            self._parser,
-            self._host.service,
-            perf_counter() + TURN,
-        )
-        while parser.requests and self._open:
+    async def _read_more(self) -> None:
+        """Wait until the client sends more, unless the reader can do that."""
+        if self._backlog:
+            self._parser.feed(bytes(self._backlog))
+            self._backlog.clear()
+            return
+        self._begin_wait()
+        if self.state is READING:
+            self._take_in(await self._receive())
+        if self.state is LAST_LOOK:
+            self._look_once_more()
+
+    def _begin_wait(self) -> None:
+        """Choose who waits for the client, and for how long.
+
+        A client that sends its request in many small pieces gets no more time for that.
+        """
+        parser = self._parser
+        was_waiting = self.state is WATCHED or self.state is READING
+        if parser.stage_began or not was_waiting:
+            parser.stage_began = False
+            self.waits_since = self._host.now
+            self.deadline = self.waits_since + PATIENCE[parser.stage]
+        if was_waiting:
+            return
+        if self._host.service.stopping and parser.stage is IDLE:
+            self._enter(LAST_LOOK)
+        elif self._can_be_watched():
+            self._enter(WATCHED)
+        else:
+            self._enter(READING)
+
+    def _can_be_watched(self) -> bool:
+        """Return whether the reader can wait for the client."""
+        if self._tls is not None or self._last_request_waited:
+            return False
+        return self._host.reader.is_available
+
+    def _take_in(self, data: bytes | None) -> None:
+        """Parse what was read: nothing at the end, None if nothing has arrived."""
+        if data:
+            self._parser.feed(data)
+        elif data is not None and self.state is not LAST_LOOK:
+            self._keeps_alive = False
+
+    def _look_once_more(self) -> None:
+        """Read what has arrived by now. If no request has begun, end the connection."""
+        parser = self._parser
+        if self._tls is None:
+            self._take_in(self._receive_now())
+        if parser.stage_began or parser.requests:
+            return
+        if parser.stage is not IDLE and self.deadline < trio.current_time():
+            parser.fail(TOO_SLOW)
+        else:
+            self._keeps_alive = False
+
+    async def _end(self) -> None:
+        """Write what is left, and close the connection."""
+        await self._flush()
+        if self._parser.failed:
+            # The client may still be sending.
+            await let_go(self._tcp, LINGER_TIME)
+        self.close()
+
+    # Requests
+
+    async def _answer(self) -> Waiting | None:
+        """Answer the requests that have arrived, up to one that waits."""
+        parser = self._parser
+        if parser.requests and self.state in (READING, LAST_LOOK):
+            self._enter(ANSWERING)
+        is_guarded = self._host.service.server.access is not None
+        turn_ends = perf_counter() + TURN
+        while parser.requests and self._keeps_alive:
             parsed = parser.requests.popleft()
-            if service.server.access is not None and parsed.refused is None:
-                self.due = inf
-                await (
-                    self._flush()
-                )  # what was answered before need not wait for the verifier
-                parsed.refused = await service.bearers.identify(parsed)
+            if parsed.refused is None and is_guarded:
+                await self._identify(parsed)
             if parsed.upgrade and parsed.refused is None:
                 await self._upgrade(parsed)
                 continue
-            if parsed.refused is not None:
-                service.note_refusal(parsed, parsed.refused)
-            try:
-                answer = parsed.refused or service.answer(parsed, bytes(parsed.body))
-            except Spoiled as spoiled:
-                answer = spoiled.value
-                self._is_spoiled = True
+            answer = self._handle(parsed)
             if isinstance(answer, Reply):
+                self._last_request_waited = False
                 self._put(answer, parsed)
-                self._may_wait = False
-                if self._is_spoiled:
+                if self.state is MOVING:
                     return None
-                if (is_late := perf_counter() > turn_ends) or len(answer.body) > PIECE:
-                    await (
-                        self._flush()
-                    )  # many small requests may have many large replies
-                if is_late:
-                    await trio.lowlevel.checkpoint()
+                # Many small requests may have many large replies.
+                if len(answer.body) > PIECE or perf_counter() > turn_ends:
+                    await self._give_way()
                     turn_ends = perf_counter() + TURN
                 continue
-            self.due, self._may_wait = inf, True
+            self._last_request_waited = True
             if isinstance(answer, Exchange):
-                # At once: this task must wait for nothing before what the request waits for.
+                # This task must wait for nothing before what the request waits for.
                 return answer, parsed
-            self.listens = True
-            await self._attend(answer, parsed)
-            self.listens = False
+            await self._respond(answer, parsed)
         if parser.expects and parser.stage is BODY:
             parser.expects = False
             self._out.append(b"HTTP/1.1 100 Continue\r\n\r\n")
         return None
 
-    async def _receive(self) -> None:
-        """Read on."""
-        parser = self._parser
-        if self._backlog:
-            data, self._backlog = bytes(self._backlog), bytearray()
-        else:
-            data = await self._read()
-        if data:
-            parser.feed(data)
-        elif parser.stage is not IDLE and self.due < trio.current_time():
-            parser.fail(TOO_SLOW)
-        else:
-            self._open = False
+    async def _identify(self, parsed: Parsed) -> None:
+        """Find out who sends a request."""
+        # Replies to earlier requests need not wait for the verifier.
+        await self._flush()
+        parsed.refused = await self._host.service.bearers.identify(parsed)
 
-    # A response that takes its time
+    def _handle(self, parsed: Parsed) -> Reply | Exchange | Feed:
+        """Start what a request asks for, and return its response."""
+        service = self._host.service
+        if parsed.refused is not None:
+            service.note_refusal(parsed, parsed.refused)
+            return parsed.refused
+        try:
+            return service.answer(parsed, bytes(parsed.body))
+        except Spoiled as spoiled:
+            # The request has left a cancel scope open. This task must do nothing more.
+            self._enter(MOVING)
+            answer: Reply | Exchange = spoiled.value
+            return answer
 
-    async def _attend(self, answer: Exchange | Feed, parsed: Parsed) -> None:
-        """Give a response, and watch meanwhile for the client's going away."""
-        self._looks = inf  # whatever was to end before this request had come
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._watch, nursery.cancel_scope)
-            try:
-                await self._respond(answer, parsed, nursery)
-            except LOST:
-                self._open = False
-            nursery.cancel_scope.cancel()
-        if not self._open and isinstance(answer, Exchange):
-            answer.client_gone()
-        if self._host.service.stopping or len(self._backlog) > MAX_BACKLOG:
-            self._open = False
-
-    async def _watch(self, response: trio.CancelScope) -> None:
-        while data := await self._read():
-            if len(self._backlog) <= MAX_BACKLOG:
-                self._backlog += data
-        self._open = False
-        response.cancel()
-
-    async def _respond(
-        self, answer: Exchange | Feed, parsed: Parsed, nursery: trio.Nursery
-    ) -> None:
-        await self._flush()  # the replies before
-        feed = await answer.response() if isinstance(answer, Exchange) else answer
-        self._put(feed, parsed)
-        if isinstance(feed, Reply):
-            return
-        async with feed.open(nursery):
-            await self._flush()
-            while block := await feed.next():
-                self._out.append(
-                    b"%x\r\n%b\r\n" % (len(block), block) if parsed.chunked else block
-                )
-                await self._flush()
-        self._out.append(b"0\r\n\r\n" if parsed.chunked else b"")
+    async def _give_way(self) -> None:
+        """Write what was answered, and let other tasks run."""
+        await self._flush()
+        await trio.lowlevel.checkpoint()
 
     async def _upgrade(self, parsed: Parsed) -> None:
-        """Hand the connection over to who speaks WebSocket. There is no other request on it."""
-        take = self._host.upgrade
-        if take is None or parsed.route != MCP:
+        """Hand the connection over as a WebSocket. No other request follows on it."""
+        take_over = self._host.upgrade
+        if take_over is None or parsed.route != MCP:
             self._put(refusal(400, "Upgrade: no WebSocket is served here"), parsed)
             return
         await self._flush()
-        self._open, self.due, self.listens = False, inf, True
-        head = parsed.encoded() + self._parser.rest + self._backlog
-        stream = self._tls or self._tcp
-        await take(
-            stream,
-            head,
+        self._enter(LISTENING)
+        self._keeps_alive = False
+        await take_over(
+            self._tls or self._tcp,
+            parsed.encoded() + self._parser.rest + self._backlog,
             principal=parsed.principal,
             token=parsed.token,
             address=parsed.peer,
         )
 
+    # A response that takes its time
+
+    async def _respond(self, answer: Exchange | Feed, parsed: Parsed) -> None:
+        """Give a response, and watch whether the client goes away in the meantime."""
+        if isinstance(answer, Feed):
+            self._enter(LISTENING)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch, nursery.cancel_scope)
+            try:
+                await self._write_response(answer, parsed, nursery)
+            except LOST:
+                self._keeps_alive = False
+            nursery.cancel_scope.cancel()
+        if isinstance(answer, Exchange) and not self._keeps_alive:
+            answer.client_gone()
+        if self._host.service.stopping or self._backlog_is_full():
+            self._keeps_alive = False
+        self._enter(ANSWERING)
+
+    async def _watch(self, response: trio.CancelScope) -> None:
+        """Read what the client sends meanwhile. Cancel the response if it goes away."""
+        while True:
+            data = await self._receive()
+            if not data:
+                break
+            if not self._backlog_is_full():
+                self._backlog += data
+        self._keeps_alive = False
+        response.cancel()
+
+    def _backlog_is_full(self) -> bool:
+        """Return whether a part of what the client has sent was dropped, or will be."""
+        return len(self._backlog) > MAX_BACKLOG
+
+    async def _write_response(
+        self, answer: Exchange | Feed, parsed: Parsed, nursery: trio.Nursery
+    ) -> None:
+        """Wait for a response, and write it as it arises."""
+        await self._flush()  # the replies to earlier requests
+        response: Reply | Feed
+        if isinstance(answer, Exchange):
+            response = await answer.response()
+        else:
+            response = answer
+        self._put(response, parsed)
+        if isinstance(response, Feed):
+            await self._write_stream(response, parsed.chunked, nursery)
+
+    async def _write_stream(
+        self, feed: Feed, chunked: bool, nursery: trio.Nursery
+    ) -> None:
+        """Write a stream of events to its end."""
+        async with feed.open(nursery):
+            await self._flush()
+            while True:
+                block = await feed.next()
+                if not block:
+                    break
+                if chunked:
+                    block = b"%x\r\n%b\r\n" % (len(block), block)
+                self._out.append(block)
+                await self._flush()
+        if chunked:
+            self._out.append(b"0\r\n\r\n")
+
     # Bytes
 
-    async def _read(self) -> bytes:
-        """What has come; nothing at the end, or when the connection is lost, or is to wait no more."""
+    def _receive_now(self) -> bytes | None:
+        """Return what has arrived: nothing at the end, None if there is nothing yet."""
         try:
-            self._looks -= 1
-            if self._looks < 0 or (self._looks == 0 and self._tls):
-                return b""
+            return self._socket.recv(CHUNK)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
+
+    async def _receive(self) -> bytes:
+        """Wait for bytes. Returns nothing at the end, or if the wait was ended."""
+        try:
             if self._tls is not None:
                 return bytes(await self._tls.receive_some(CHUNK))
-            if self._looks and not self.is_watched:
+            while True:
                 await trio.lowlevel.wait_readable(self._socket)
-            return self._socket.recv(CHUNK)
-        except BlockingIOError:  # nothing has come after all
-            self._host.reader.unwatch(self)
-            return await self._read()
+                data = self._receive_now()
+                if data is not None:
+                    return data
         except LOST:
             return b""
 
-    def _put(self, reply: Reply | Feed, parsed: Parsed) -> None:
+    def _put(self, response: Reply | Feed, parsed: Parsed) -> None:
         """Put a whole reply, or the head of a stream, into what is written next."""
-        status, framing, body = (
-            200,
-            b"Transfer-Encoding: chunked\r\n" if parsed.chunked else b"",
-            b"",
-        )
-        if isinstance(reply, Reply):
-            status, body = reply.status, reply.body
-            framing = b"Content-Length: %d\r\n" % len(body) if status != 204 else b""
+        status = 200
+        body = b""
+        framing = b""
+        if isinstance(response, Reply):
+            status = response.status
+            body = response.body
+            if status != 204:
+                framing = b"Content-Length: %d\r\n" % len(body)
+        elif parsed.chunked:
+            framing = b"Transfer-Encoding: chunked\r\n"
         service = self._host.service
-        if (
-            not parsed.keeps_alive
-            or service.stopping
-            or len(self._backlog) > MAX_BACKLOG
-        ):
-            self._open = False
+        is_out_of_step = len(self._backlog) > MAX_BACKLOG
+        if not parsed.keeps_alive or service.stopping or is_out_of_step:
+            self._keeps_alive = False
             framing += b"Connection: close\r\n"
-        headers = reply.headers + service.guard.cors(parsed)
+        headers = response.headers + service.guard.cors(parsed)
         self._out += (_first_lines(status, headers, self._host.date), framing, b"\r\n")
         if parsed.method != b"HEAD":
             self._out.append(body)
 
+    def flush_at_once(self) -> bool:
+        """Write what was answered in the reader's turn. Returns whether anything was.
+
+        If the client does not read all of it at once, a task writes the rest.
+        """
+        if self.state is not WATCHED or not self._out:
+            return False
+        try:
+            self._write_at_once()
+        except OSError:
+            self.close()
+            return True
+        if self._out:
+            self._enter(MOVING)
+            self._host.nursery.start_soon(self.run)
+        return True
+
     async def _flush(self) -> None:
-        """Write what is there: at once, if it goes out so."""
+        """Write everything. Waits only if the client does not read it at once."""
         if self._tls is None:
             self._write_at_once()
-        block, self._out = b"".join(self._out), []
+        if not self._out:
+            return
+        block = b"".join(self._out)
+        self._out.clear()
+        is_response = self.state in (RESPONDING, LISTENING)
+        afterwards = self.state if is_response else ANSWERING
+        self._enter(WRITING)
         for begin in range(0, len(block), PIECE):
-            self.due = self._host.now + WRITE_TIME
+            self.deadline = self._host.now + WRITE_TIME
             await (self._tls or self._tcp).send_all(block[begin : begin + PIECE])
-            self.due = inf
+        self._enter(afterwards)
 
     def _write_at_once(self) -> None:
-        """Write as much as goes out without waiting."""
-        if self._out:
-            block, self._out = b"".join(self._out), []
-            with suppress(BlockingIOError):
-                block = block[self._socket.send(block) :]
-            if block:
-                self._out.append(block)
+        """Write as much as the client reads at once."""
+        if not self._out:
+            return
+        block = b"".join(self._out)
+        self._out.clear()
+        try:
+            sent = self._socket.send(block)
+        except BlockingIOError:
+            sent = 0
+        if sent < len(block):
+            self._out.append(block[sent:])
 
 
 @lru_cache(8)
 def _first_lines(status: int, headers: Fields, date: bytes) -> bytes:
+    """Return the first lines of a response."""
+    phrase = HTTPStatus(status).phrase.encode()
     lines = b"".join([b"%b: %b\r\n" % header for header in headers])
-    return b"HTTP/1.1 %d %b\r\nDate: %b\r\n%b" % (
-        status,
-        HTTPStatus(status).phrase.encode(),
-        date,
-        lines,
-    )
+    return b"HTTP/1.1 %d %b\r\nDate: %b\r\n%b" % (status, phrase, date, lines)

@@ -4,6 +4,7 @@ from itertools import islice
 
 import trio
 
+from ...auth.principal import Principal
 from . import sse
 
 # Bytes and events that one stream keeps for a client that resumes it. The last event is
@@ -30,8 +31,16 @@ class EventStream:
     anything; when it goes, the one before it is served again.
     """
 
-    def __init__(self, name: bytes = b"", *, primes: bool = False) -> None:
+    def __init__(
+        self,
+        name: bytes = b"",
+        *,
+        primes: bool = False,
+        principal: Principal | None = None,
+    ) -> None:
         self.name = name
+        # Whose request the stream answers, with the scopes that it had then.
+        self.principal = principal
         self.closed = False
         self.size = 0  # the bytes of all kept events
         self.head = b""  # sent before the next event

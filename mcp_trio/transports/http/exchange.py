@@ -152,14 +152,16 @@ class Exchange(Struct, eq=False):
         return Feed(decided, self.state.metrics)
 
     def _finish(self, message: bytes | None) -> None:
-        """Count the requests, and complete the response.
+        """Complete the response.
 
         `message` is None if they were cancelled, or have no reply.
         """
         request = self._request
         # A client may be slow to read the response. What it sent is not kept for that.
         self._request = None
-        self._record(message, request)
+        # A request that has waited was logged by `finish`, and has held up no others.
+        if request is not None and self._rest is None:
+            self._log_if_slow(request)
         self.post_response.finish(message, request)
         if self.conversation.observer is not None and message is not None:
             self._observe(message)
@@ -172,18 +174,8 @@ class Exchange(Struct, eq=False):
         if conversation.observer is not None:
             conversation.observer(conversation, "server", sent)
 
-    def _record(self, message: bytes | None, request: Request | None) -> None:
-        """Count the request, and log it if it held up all others for long."""
-        method = "other"
-        outcome = "ok"
-        if request is not None:
-            method = request.call.method
-            if request.error is not None:
-                outcome = "error"
-        if message is None:
-            outcome = "cancelled"
+    def _log_if_slow(self, request: Request) -> None:
+        """Log a request that held up all others for long."""
         seconds = perf_counter() - self._began
-        self.state.metrics.count(method, outcome, seconds)
-        # A request that has waited was logged by `finish`, and has held up no others.
-        if seconds > SLOW and request is not None and self._rest is None:
+        if seconds > SLOW:
             self.state.server.event_log.took(request, seconds)

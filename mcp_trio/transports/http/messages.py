@@ -1,4 +1,4 @@
-"""TODO"""
+"""HTTP requests and responses, as the modules of this package exchange them."""
 
 from collections.abc import Mapping
 
@@ -17,23 +17,9 @@ PLAIN: Fields = ((b"Content-Type", b"text/plain; charset=utf-8"),)
 EVENTS: Fields = (
     (b"Content-Type", b"text/event-stream"),
     (b"Cache-Control", b"no-store"),
-    (b"X-Accel-Buffering", b"no"),  # nginx keeps back what it buffers
+    # Otherwise nginx would hold events back.
+    (b"X-Accel-Buffering", b"no"),
 )
-
-
-class Head(msgspec.Struct):
-    """A request without its body. Names of headers are in lower case, values of equal names are joined."""
-
-    method: bytes
-    target: bytes
-    headers: dict[bytes, bytes]
-    local: str = ""  # the address that it came to
-    route: str = ""  # filled in when it is admitted
-    query: bytes = b""
-    scheme: str = "http"
-    peer: str = "unknown"  # the address that it came from
-    token: str = ""  # filled in when it is admitted, where access is controlled
-    principal: Principal | None = None  # filled in when the token is verified
 
 
 class Reply(msgspec.Struct):
@@ -44,36 +30,75 @@ class Reply(msgspec.Struct):
     headers: Fields = ()
 
 
+class Head(msgspec.Struct):
+    """A request without its body.
+
+    Header names are in lower case, and the values of repeated headers are joined.
+    """
+
+    method: bytes
+    target: bytes
+    headers: dict[bytes, bytes]
+    local: str = ""  # the address that it was sent to
+    route: str = ""  # set when it is admitted
+    query: bytes = b""
+    scheme: str = "http"
+    peer: str = "unknown"  # the address that it was sent from
+    token: str = ""  # set when it is admitted, if access is controlled
+    principal: Principal | None = None  # set when the token is verified
+
+
+class Parsed(Head):
+    """A request as it was parsed. `refused` is set if something is wrong with it."""
+
+    # Chunks may be of one byte each, so a list of them would take too much memory.
+    body: bytes | bytearray = bytearray()
+    refused: Reply | None = None
+    keeps_alive: bool = True
+    chunked: bool = True  # whether the client can read a chunked response
+    upgrade: bool = False
+
+    def encoded(self) -> bytes:
+        """Return the head in the form in which it was sent, or nearly so."""
+        lines = b"".join([b"%b: %b\r\n" % header for header in self.headers.items()])
+        start = b"%b %b HTTP/1.%d" % (self.method, self.target, self.chunked)
+        return b"%b\r\n%b\r\n" % (start, lines)
+
+
 class Refused(Exception):
-    """Ends the handling of a request: this is what it gets."""
+    """Ends the handling of a request, which gets this reply."""
 
     def __init__(self, reply: Reply) -> None:
         self.reply = reply
 
 
 def refusal(status: int, message: str, headers: Fields = ()) -> Reply:
-    """A response that says what is wrong, as a JSON-RPC error that belongs to no request."""
+    """Return a response whose body is a JSON-RPC error without a request id."""
     error = {"code": InvalidRequest.code, "message": message}
     return Reply(status, jsonrpc.encode_error(msgspec.UNSET, error), JSON + headers)
 
 
-TOO_LARGE = refusal(413, f"A body is larger than {jsonrpc.MAX_MESSAGE // 2**20} MiB")
+MAX_MIB = jsonrpc.MAX_MESSAGE // 2**20
+TOO_LARGE = refusal(413, f"A body is larger than {MAX_MIB} MiB")
 TOO_SLOW = refusal(408, "The request took too long to come")
 
 
 def reply(
     message: bytes, error: ProtocolError | None, revision: Revision | None
 ) -> Reply:
-    """A message, by the status of the error in it: what was no request at all is a bad one in every revision."""
-    if error is None or (
-        revision
-        and revision.opens
-        and not isinstance(error, ParseError | InvalidRequest)
-    ):
+    """Return a message as a response, with the status of the error in it.
+
+    Revisions with sessions answer errors with status 200, unless the body was not a
+    request at all.
+    """
+    if error is None:
+        return Reply(200, message, JSON)
+    is_request = not isinstance(error, ParseError | InvalidRequest)
+    if revision and revision.opens and is_request:
         return Reply(200, message, JSON)
     return Reply(error.kind.status, message, JSON)
 
 
 def error_reply(id: jsonrpc.Id, error: ProtocolError, revision: Revision) -> Reply:
-    """A request's error as a whole response."""
+    """Return a response that refuses a request with an error."""
     return reply(jsonrpc.encode_error(id, revision.error(error)), error, revision)

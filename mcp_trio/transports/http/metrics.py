@@ -1,70 +1,158 @@
 """Count requests, in the text format that Prometheus reads."""
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from msgspec import Struct, field
+
+from ...server.request import Outcome, Request
 from ...server.worker_threads import WorkerThreads
+
+# Upper bounds of the histogram's buckets, in seconds.
+BOUNDS = (
+    *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
+    *(1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
+)
+# Tools with series of their own. Those that are called after that share one: a server
+# that adds and removes tools must not collect series without end.
+MAX_TOOLS = 200
+OTHER_TOOLS = "(other)"
+# The label of requests that name no tool the server has.
+NO_TOOL = ""
+
+
+class Series(Struct):
+    """The requests of one method, or the calls of one tool."""
+
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    # The requests in each bucket; the last bucket has no upper bound.
+    buckets: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    seconds: float = 0.0
+
+
+class Gauge(Struct):
+    """A value as it is now, with a sample for each set of labels."""
+
+    name: str
+    help: str
+    samples: Mapping[str, float]
 
 
 class Metrics:
-    """The counters of one server.
+    """The counters of one server: a request observer, for every transport.
 
-    Their labels are methods, outcomes and statuses that the server knows, so that no
-    client can add to their number without end.
+    Their labels are methods, tools, outcomes and statuses that the server knows, and
+    their number is bounded, so that no client can add to it without end.
     """
 
     def __init__(self) -> None:
-        self.requests: Counter[tuple[str, str]] = Counter()  # by method and outcome
         self.refused: Counter[int] = Counter()  # by status
-        self.seconds = 0.0
         self.streams = 0
+        self._series: dict[tuple[str, str], Series] = {}
+        self._tools: set[str] = set()
 
-    def count(self, method: str, outcome: str, seconds: float) -> None:
+    def began(self, request: Request) -> None:
+        """Do nothing: requests are counted when they end."""
+
+    def ended(self, request: Request, seconds: float) -> None:
         """Count a request that has ended."""
-        self.requests[method, outcome] += 1
-        self.seconds += seconds
+        method = request.call.method
+        tool = request.target if method == "tools/call" else NO_TOOL
+        series = self._series.get((method, tool))
+        if series is None:
+            series = self._add_series(method, tool)
+        series.outcomes[request.outcome] += 1
+        series.buckets[bisect_left(BOUNDS, seconds)] += 1
+        series.seconds += seconds
 
-    def render(
-        self, sessions: int, in_flight: int, threads: WorkerThreads | None = None
-    ) -> bytes:
+    def _add_series(self, method: str, tool: str) -> Series:
+        if tool != NO_TOOL and tool not in self._tools:
+            if len(self._tools) >= MAX_TOOLS:
+                tool = OTHER_TOOLS
+            else:
+                self._tools.add(tool)
+        return self._series.setdefault((method, tool), Series())
+
+    def render(self, gauges: Iterable[Gauge]) -> bytes:
         """Return the page for Prometheus."""
-        requests = {
-            f'{{method="{method}",outcome="{outcome}"}}': count
-            for (method, outcome), count in self.requests.items()
-        }
-        summary = {"_sum": self.seconds, "_count": self.requests.total()}
-        refused = {
-            f'{{status="{status}"}}': count
-            for status, count in sorted(self.refused.items())
-        }
+        streams = Gauge(
+            "mcp_streams", "Streams of events that a client reads.", {"": self.streams}
+        )
         lines = [
-            *_family("mcp_requests_total", "counter", dict(sorted(requests.items()))),
-            *_family("mcp_request_seconds", "summary", summary),
-            *_family("mcp_requests_in_flight", "gauge", {"": in_flight}),
-            *_family("mcp_sessions", "gauge", {"": sessions}),
-            *_family("mcp_streams", "gauge", {"": self.streams}),
-            *_family("mcp_http_refused_total", "counter", refused),
-            *_thread_families(threads),
+            *self._render_requests(),
+            *self._render_seconds(),
+            *_render_refused(self.refused),
         ]
+        for gauge in (streams, *gauges):
+            lines += _head(gauge.name, "gauge", gauge.help)
+            lines += [
+                f"{gauge.name}{labels} {value}"
+                for labels, value in gauge.samples.items()
+            ]
         return "".join(f"{line}\n" for line in lines).encode()
 
+    def _render_requests(self) -> list[str]:
+        name = "mcp_requests_total"
+        lines = _head(name, "counter", "Requests that have ended.")
+        for (method, tool), series in sorted(self._series.items()):
+            for outcome, count in sorted(series.outcomes.items()):
+                text = labels(method=method, tool=tool, outcome=outcome)
+                lines.append(f"{name}{text} {count}")
+        return lines
 
-def _thread_families(threads: WorkerThreads | None) -> list[str]:
-    """Return the lines about the worker threads, while the server runs."""
-    if threads is None:
-        return []
+    def _render_seconds(self) -> list[str]:
+        name = "mcp_request_seconds"
+        help = "Seconds from the beginning of a request to its end."
+        lines = _head(name, "histogram", help)
+        for (method, tool), series in sorted(self._series.items()):
+            total = 0
+            for bound, count in zip((*BOUNDS, "+Inf"), series.buckets, strict=True):
+                total += count
+                text = labels(method=method, tool=tool, le=str(bound))
+                lines.append(f"{name}_bucket{text} {total}")
+            text = labels(method=method, tool=tool)
+            lines.append(f"{name}_sum{text} {series.seconds}")
+            lines.append(f"{name}_count{text} {total}")
+        return lines
+
+
+def thread_gauges(threads: WorkerThreads) -> list[Gauge]:
+    """Return what the worker threads do now."""
     states = {
-        '{state="busy"}': threads.busy,
-        '{state="abandoned"}': threads.abandoned,
+        labels(state="busy"): threads.busy,
+        labels(state="abandoned"): threads.abandoned,
     }
+    most = {"": threads.most}
+    waiting = {"": threads.waiting}
     return [
-        *_family("mcp_worker_threads", "gauge", states),
-        *_family("mcp_worker_threads_limit", "gauge", {"": threads.most}),
-        *_family("mcp_worker_threads_waiting", "gauge", {"": threads.waiting}),
+        Gauge("mcp_worker_threads", "Worker threads that run a call.", states),
+        Gauge("mcp_worker_threads_limit", "Worker threads that there may be.", most),
+        Gauge("mcp_worker_threads_waiting", "Calls that wait for a thread.", waiting),
     ]
 
 
-def _family(name: str, kind: str, values: Mapping[str, float]) -> list[str]:
-    """Return the lines of one metric. The keys are its labels, or suffixes."""
-    samples = [f"{name}{label} {value}" for label, value in values.items()]
-    return [f"# TYPE {name} {kind}", *samples]
+def labels(**values: str) -> str:
+    """Return labels as they follow a metric's name. Empty values are left out."""
+    pairs = [
+        f'{name}="{_escaped(value)}"' for name, value in values.items() if value != ""
+    ]
+    return "{" + ",".join(pairs) + "}" if pairs else ""
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _render_refused(refused: Counter[int]) -> list[str]:
+    name = "mcp_http_refused_total"
+    help = "HTTP requests that were refused before any method ran."
+    lines = _head(name, "counter", help)
+    for status, count in sorted(refused.items()):
+        lines.append(f"{name}{labels(status=str(status))} {count}")
+    return lines
+
+
+def _head(name: str, kind: str, help: str) -> list[str]:
+    """Return the lines that describe a metric."""
+    return [f"# HELP {name} {help}", f"# TYPE {name} {kind}"]

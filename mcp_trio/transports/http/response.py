@@ -3,9 +3,10 @@
 import trio
 from msgspec import Struct
 
+from ...auth.principal import Principal
 from ...server.request import Request
 from .event_stream import EventStream
-from .messages import JSON, Reply, refusal, reply
+from .messages import JSON, Headers, Reply, refusal, reply
 from .rules import Accepted
 from .sessions import HttpSession, Sessions
 
@@ -21,6 +22,9 @@ class PostResponse(Struct, eq=False):
     conversation: HttpSession
     accepted: Accepted
     sessions: Sessions
+    headers: Headers = {}  # the headers of the POST
+    # The principal of this POST. A later one may come with a token of other scopes.
+    principal: Principal | None = None
     reply: Reply | None = None
     _stream: EventStream | None = None
     _decided: trio.Event | None = None  # set when it is known to be a reply or a stream
@@ -64,13 +68,12 @@ class PostResponse(Struct, eq=False):
 
         `request` is None for a batch.
         """
-        if self._ends_as_stream(message, request):
+        if message is None:
+            self._end_without_reply()
+        elif self._ends_as_stream(message, request):
             stream = self._open_stream()
-            if message is not None:
-                stream.send(message)
+            stream.send(message)
             stream.close()
-        elif message is None:
-            self.reply = Reply(204)
         elif request is None:
             self.reply = reply(message, None, None)
         elif request.call.method == "initialize" and request.error is None:
@@ -80,12 +83,25 @@ class PostResponse(Struct, eq=False):
         if self._decided is not None:
             self._decided.set()
 
-    def _ends_as_stream(self, message: bytes | None, request: Request | None) -> bool:
+    def _end_without_reply(self) -> None:
+        """End the response to a request that was cancelled.
+
+        A client that has an event id asks for the rest of a stream until the reply has
+        arrived, so here it would ask forever. If nothing was sent yet, it gets no id.
+        If it has one, that is not valid from now on.
+        """
+        if self._stream is not None:
+            self.conversation.forget_stream(self._stream)
+        elif self.accepted.stream:
+            self._stream = EventStream()
+        else:
+            self.reply = Reply(204)
+        if self._stream is not None:
+            self._stream.close()
+
+    def _ends_as_stream(self, message: bytes, request: Request | None) -> bool:
         if self._stream is not None:
             return True
-        if message is None:
-            # A stream can end without a result, a reply cannot.
-            return self.accepted.stream
         if not self.accepted.prefers_stream:
             return False
         if request is None:
@@ -113,7 +129,7 @@ class PostResponse(Struct, eq=False):
         """Return the stream. From now on the response is one."""
         if self._stream is None:
             if self.is_in_session:
-                self._stream = self.conversation.open_stream()
+                self._stream = self.conversation.open_stream(self.principal)
             else:
                 self._stream = EventStream()
             if self._decided is not None:

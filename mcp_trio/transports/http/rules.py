@@ -1,4 +1,7 @@
-"""The rules of the MCP endpoint: what is let in, what is refused with which status, what headers have to say. Pure."""
+"""The rules of the HTTP endpoint: which requests are refused, and how.
+
+Pure: this only looks at the head of a request, and at its decoded body.
+"""
 
 import re
 from base64 import b64decode
@@ -11,72 +14,110 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ...auth.resource_metadata import METADATA_PATH
+from ...auth.resource_metadata import METADATA_PATH, sse_url
 from ...protocol import jsonrpc
 from ...protocol.errors import HeaderMismatch
 from ...protocol.mirrored_headers import NAMED_BY, Mirror
 from ...protocol.session import Call
 from .messages import Fields, Head, Headers, Reply, refusal
 
-MCP, HEALTH, METRICS, SSE, MESSAGES, METADATA = (
-    "mcp",
-    "health",
-    "metrics",
-    "sse",
-    "messages",
-    "metadata",
-)
-METHODS = {MCP: (b"POST", b"GET", b"DELETE"), SSE: (b"GET",), MESSAGES: (b"POST",)}
-METHODS |= dict.fromkeys((HEALTH, METRICS, METADATA), (b"GET", b"HEAD"))
+# Routes.
+MCP = "mcp"
+HEALTH = "health"
+METRICS = "metrics"
+SSE = "sse"
+MESSAGES = "messages"
+METADATA = "metadata"
+SSE_METADATA = "sse metadata"  # for clients of HTTP+SSE, which use another URL
 
-SESSION, VERSION, LAST_EVENT = (
-    b"mcp-session-id",
-    b"mcp-protocol-version",
-    b"last-event-id",
+# Route -> the methods that it allows.
+METHODS = {
+    MCP: (b"POST", b"GET", b"DELETE"),
+    SSE: (b"GET",),
+    MESSAGES: (b"POST",),
+    HEALTH: (b"GET", b"HEAD"),
+    METRICS: (b"GET", b"HEAD"),
+    METADATA: (b"GET", b"HEAD"),
+    SSE_METADATA: (b"GET", b"HEAD"),
+}
+
+# Headers.
+SESSION = b"mcp-session-id"
+VERSION = b"mcp-protocol-version"
+LAST_EVENT = b"last-event-id"
+
+# The headers that a page of another origin may send. Accept needs no permission.
+ALLOWED = b", ".join(
+    [
+        b"Content-Type",
+        b"Authorization",
+        b"Mcp-Session-Id",
+        b"MCP-Protocol-Version",
+        b"Last-Event-ID",
+        b"Mcp-Method",
+        b"Mcp-Name",
+    ]
 )
-# Accept needs no permission.
-ALLOWED = b"Content-Type, Authorization, Mcp-Session-Id, MCP-Protocol-Version, Last-Event-ID, Mcp-Method, Mcp-Name"
+# Such headers that repeat a tool's arguments begin with this, in lower case.
+_MIRRORED = b"mcp-param-"
+
+_ABSOLUTE = re.compile(rb"(?i)https?://([^/?#]*)")
+_HOST = re.compile(r"(?:\[([^]]*)\]|([^:]*))(?::\d*)?")
+_NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{0,20})?")
+_QUALITY_ZERO = re.compile(rb";q=0(\.0*)?(;|$)")
 
 
 # Where a request goes
 
 
 class Routes:
-    """Path -> what is served there. `resource` is the endpoint's URL where clients have another one than we see."""
+    """The routes by path.
+
+    `resource` is the endpoint's URL for clients, if it differs from the one seen here.
+    """
 
     def __init__(self, path: str, resource: str = "") -> None:
-        mcp = ("/" + path.strip("/")).encode()
-        self._exact = {mcp: MCP, mcp.rstrip(b"/") + b"/": MCP}
-        self._exact |= {
+        mcp = "/" + path.strip("/")
+        without_slash = mcp.rstrip("/")
+        self._exact = {
+            mcp.encode(): MCP,
+            without_slash.encode() + b"/": MCP,
             b"/healthz": HEALTH,
             b"/metrics": METRICS,
             b"/sse": SSE,
             b"/messages": MESSAGES,
         }
-        paths = {"", mcp.decode().rstrip("/"), urlsplit(resource).path.rstrip("/")}
-        self._exact |= {(METADATA_PATH + place).encode(): METADATA for place in paths}
+        sse = sse_url(resource or "http://localhost", without_slash)
+        sse_metadata = METADATA_PATH + urlsplit(sse).path
+        self._exact[sse_metadata.encode()] = SSE_METADATA
+        for place in ("", without_slash, urlsplit(resource).path.rstrip("/")):
+            self._exact[(METADATA_PATH + place).encode()] = METADATA
 
     def find(self, head: Head) -> str | None:
-        """The route of a request's target, which may be a path with a query, or a whole URL."""
+        """Return the route of a request, and set its query.
+
+        The target is a path with a query, or a whole URL, whose host replaces the
+        header Host (RFC 9112, section 3.2.2).
+        """
         target = head.target
-        # RFC 9112, section 3.2.2: it replaces Host
-        if not target.startswith(b"/") and (
-            whole := re.match(rb"(?i)https?://([^/?#]*)", target)
-        ):
-            head.headers[b"host"] = whole[1]
-            target = target[whole.end() :] or b"/"
+        if not target.startswith(b"/"):
+            whole = _ABSOLUTE.match(target)
+            if whole is not None:
+                head.headers[b"host"] = whole[1]
+                target = target[whole.end() :] or b"/"
         path, _, head.query = target.partition(b"?")
         return self._exact.get(path)
 
 
-# Who may come in
+# Hosts and origins
 
 
 class Guard:
-    """Refuses what a page of some other site makes a browser send: one check for every way in.
+    """Refuses requests that pages of other sites make a browser send.
 
-    A host is a name or an address, with a port or without; `*` is any. An origin is as browsers send it. With `cors`
-    any origin may come: for development.
+    A host is a name or an address, with or without a port; `*` is any host. An origin
+    is written as browsers send it. With `cors`, every origin is allowed: for
+    development.
     """
 
     def __init__(
@@ -87,32 +128,28 @@ class Guard:
         cors: bool = False,
     ) -> None:
         self._hosts = {host.lower() for host in allowed_hosts}
-        self._origins = (
-            {"*"}
-            if cors
-            else {origin.lower().rstrip("/") for origin in allowed_origins}
-        )
-        self._serves = lru_cache(100)(self._is_served)  # most requests name the same
+        self._origins = {origin.lower().rstrip("/") for origin in allowed_origins}
+        if cors:
+            self._origins = {"*"}
+        # Most requests name the same host.
+        self._serves = lru_cache(100)(self._is_served)
 
     def check(self, head: Head) -> Reply | None:
-        """The refusal, where the request must not come in."""
-        host, origin = head.headers.get(b"host", b""), head.headers.get(b"origin")
+        """Return the refusal, if the host or the origin is not allowed."""
+        host = head.headers.get(b"host", b"")
         if not self._serves(host, head.local):
-            name = host.decode("latin-1")[:100]
-            return refusal(
-                421,
-                f"Host {name!r} is not served here; --allowed-host (allowed_hosts) lets it in",
-            )
+            problem = f"Host {_shown(host)} is not served here"
+            advice = "--allowed-host (allowed_hosts) lets it in"
+            return refusal(421, f"{problem}; {advice}")
+        origin = head.headers.get(b"origin")
         if origin is not None and not self._allows(origin, host):
-            name = origin.decode("latin-1")[:100]
-            return refusal(
-                403,
-                f"Origin {name!r} is not allowed; --allowed-origin (allowed_origins) lets it in",
-            )
+            problem = f"Origin {_shown(origin)} is not allowed"
+            advice = "--allowed-origin (allowed_origins) lets it in"
+            return refusal(403, f"{problem}; {advice}")
         return None
 
     def cors(self, head: Head) -> Fields:
-        """What tells the browser of an allowed origin that its page may read the response."""
+        """Return the headers that let a page of an allowed origin read the response."""
         origin = head.headers.get(b"origin")
         if origin is None or not self._allows(origin, head.headers.get(b"host", b"")):
             return ()
@@ -126,47 +163,60 @@ class Guard:
         )
 
     def _is_served(self, host: bytes, local: str) -> bool:
-        text, own = host.decode("latin-1").lower(), local.lower() or "localhost"
+        """Return whether a Host names this server, at the address `local`."""
+        text = host.decode("latin-1").lower()
         name = bare(text)
-        return (
-            name == own
-            or is_loopback(name)
-            or not self._hosts.isdisjoint((text, name, "*"))
-        )
+        own = local.lower() or "localhost"
+        if name == own or is_loopback(name):
+            return True
+        return not self._hosts.isdisjoint((text, name, "*"))
 
     def _allows(self, origin: bytes, host: bytes) -> bool:
-        """Whether pages of this origin may talk to the server under this name."""
-        text, name = origin.decode("latin-1").lower(), host.decode("latin-1").lower()
+        """Return whether pages of an origin may use the server under this host."""
+        text = origin.decode("latin-1").lower()
         if not self._origins.isdisjoint((text, "*")):
             return True
         scheme, _, place = text.partition("://")
-        same = place == name or (is_loopback(bare(place)) and is_loopback(bare(name)))
-        return same and scheme in ("http", "https")
+        if scheme not in ("http", "https"):
+            return False
+        name = host.decode("latin-1").lower()
+        if place == name:
+            return True
+        return is_loopback(bare(place)) and is_loopback(bare(name))
+
+
+def _shown(value: bytes) -> str:
+    """Return the value of a header for an error message."""
+    return repr(value.decode("latin-1")[:100])
 
 
 def bare(host: str) -> str:
-    """A host without its port, an address without its brackets; what is neither stays as it is."""
-    parts = re.fullmatch(r"(?:\[([^]]*)\]|([^:]*))(?::\d*)?", host)
-    return parts[1] or parts[2] or "" if parts else host
+    """Return a host without its port, or an address without its brackets.
+
+    Anything else is returned unchanged.
+    """
+    parts = _HOST.fullmatch(host)
+    if parts is None:
+        return host
+    return parts[1] or parts[2] or ""
 
 
 def is_loopback(name: str) -> bool:
-    """Whether this is a name of the machine itself, which no foreign page can come under."""
+    """Return whether a name is the machine's own, which no foreign page can have."""
+    if name == "localhost":
+        return True
     try:
-        return name == "localhost" or ip_address(name).is_loopback
+        return ip_address(name).is_loopback
     except ValueError:
         return False
 
 
 def preflight(head: Head) -> Reply:
-    """The answer to OPTIONS. Browsers send no token with it."""
+    """Answer OPTIONS, which browsers send without a token."""
     methods = b", ".join(METHODS[head.route]) + b", OPTIONS"
-    requested = head.headers.get(b"access-control-request-headers", b"").split(b",")
-    mirrored = [
-        name.strip()
-        for name in requested
-        if name.strip().lower().startswith(b"mcp-param-")
-    ]
+    requested = head.headers.get(b"access-control-request-headers", b"")
+    names = [name.strip() for name in requested.split(b",")]
+    mirrored = [name for name in names if name.lower().startswith(_MIRRORED)]
     headers = (
         (b"Allow", methods),
         (b"Access-Control-Allow-Methods", methods),
@@ -176,11 +226,11 @@ def preflight(head: Head) -> Reply:
     return Reply(204, b"", headers)
 
 
-# What it has to bring
+# Methods and content types
 
 
 class Accepted(NamedTuple):
-    """What a client takes: JSON, a stream of events, and whether it would rather have the stream."""
+    """Which responses a client accepts."""
 
     json: bool = True
     stream: bool = True
@@ -188,131 +238,128 @@ class Accepted(NamedTuple):
 
 
 def accepted(headers: Headers) -> Accepted:
-    """What Accept says. Saying nothing, a client takes both."""
+    """Return which responses a client accepts: all, if it does not say."""
     return _accepted(headers.get(b"accept", b"*/*"))
 
 
-@lru_cache(100)  # most requests say the same
+@lru_cache(100)  # Most requests have the same header.
 def _accepted(header: bytes) -> Accepted:
-    parts = header.lower().replace(b" ", b"").split(b",")
-    ranges = {
-        part.partition(b";")[0]
-        for part in parts
-        if not re.search(rb";q=0(\.0*)?(;|$)", part)
-    }
+    ranges = set()
+    for part in header.lower().replace(b" ", b"").split(b","):
+        if not _QUALITY_ZERO.search(part):
+            ranges.add(part.partition(b";")[0])
     json = not ranges.isdisjoint((b"application/json", b"application/*", b"*/*"))
     stream = not ranges.isdisjoint((b"text/event-stream", b"text/*", b"*/*"))
-    stream_at, json_at = (
-        header.find(b"text/event-stream"),
-        header.find(b"application/json"),
-    )
-    return Accepted(
-        json, stream, stream and stream_at >= 0 and (stream_at < json_at or json_at < 0)
-    )
+    return Accepted(json, stream, stream and _names_stream_first(header))
+
+
+def _names_stream_first(header: bytes) -> bool:
+    """Return whether event streams are named, and before JSON."""
+    stream_at = header.find(b"text/event-stream")
+    json_at = header.find(b"application/json")
+    if stream_at < 0:
+        return False
+    return json_at < 0 or stream_at < json_at
 
 
 def is_json(headers: Headers) -> bool:
-    """Whether the body says that it is JSON."""
-    return (
-        headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-        == b"application/json"
-    )
+    """Return whether a body is JSON, according to its Content-Type."""
+    content_type = headers.get(b"content-type", b"").partition(b";")[0]
+    return content_type.strip().lower() == b"application/json"
 
 
 def check_request(head: Head) -> Reply | None:
-    """Method, type and Accept: the refusal, where they do not fit the route."""
+    """Return the refusal if the method, Content-Type or Accept do not fit the route."""
     if head.method not in METHODS[head.route]:
         return not_allowed(*METHODS[head.route])
     if head.method == b"POST":
         if not is_json(head.headers):
             return refusal(415, "Content-Type: application/json is wanted")
         if head.route == MCP and not any(accepted(head.headers)):
-            return refusal(
-                406,
-                "Accept: application/json and text/event-stream are what this endpoint answers with",
-            )
-    elif (
-        head.method == b"GET"
-        and head.route in (MCP, SSE)
-        and not accepted(head.headers).stream
-    ):
-        return refusal(406, "Accept: text/event-stream is what GET answers with here")
+            types = "application/json and text/event-stream"
+            return refusal(406, f"Accept: {types} are what this endpoint answers with")
+    opens_stream = head.method == b"GET" and head.route in (MCP, SSE)
+    if opens_stream and not accepted(head.headers).stream:
+        problem = "text/event-stream is what GET answers with here"
+        return refusal(406, f"Accept: {problem}")
     return None
 
 
-def not_allowed(*right: bytes) -> Reply:
-    """A wrong method, and the right ones."""
-    methods = b", ".join(right)
-    return refusal(
-        405, f"Method not allowed; allowed: {methods.decode()}", ((b"Allow", methods),)
-    )
+def not_allowed(*allowed: bytes) -> Reply:
+    """Refuse a method, and name those that are allowed."""
+    methods = b", ".join(allowed)
+    message = f"Method not allowed; allowed: {methods.decode()}"
+    return refusal(405, message, ((b"Allow", methods),))
+
+
+# Headers that repeat a part of the body
 
 
 def check_mirrored(call: Call, headers: Headers) -> None:
-    """Headers that repeat what a stateless request says in its body. Raises HeaderMismatch."""
+    """Check the headers that repeat what the body of a stateless request says.
+
+    Raises HeaderMismatch.
+    """
     _check(headers, b"MCP-Protocol-Version", call.params.meta.version)
     _check(headers, b"Mcp-Method", call.method)
-    if key := NAMED_BY.get(call.method):
+    key = NAMED_BY.get(call.method)
+    if key:
         _check(headers, b"Mcp-Name", getattr(call.params, key), encodable=True)
 
 
-def _check(
-    headers: Headers, name: bytes, value: Any, *, encodable: bool = False
-) -> None:
-    """Compare a header with the body's value; where that has none, there is to be no header."""
-    given = headers.get(name.lower())
-    if given is None and value is not None:
-        raise HeaderMismatch(f"Header mismatch: the header {name.decode()} is missing")
-    if given is None or (
-        type(value) is str and given == value.encode() and given[:2] != b"=?"
-    ):
-        return
-    if not _equal(
-        header_text(name, given) if encodable else given.decode("latin-1"), value
-    ):
-        expected = jsonrpc.encode(value).decode()[:100]
-        raise HeaderMismatch(
-            f"Header mismatch: {name.decode()} does not say what is in the body, {expected}"
-        )
-
-
-def header_text(name: bytes, given: bytes) -> str:
-    """The value of a header that may be encoded. Raises HeaderMismatch."""
-    with suppress(ValueError):
-        if given.startswith(b"=?base64?") and given.endswith(b"?="):
-            return b64decode(given[9:-2], validate=True).decode()
-        if (
-            given.isascii()
-            and (text := given.decode()).replace("\t", " ").isprintable()
-        ):
-            return text
-    raise HeaderMismatch(
-        f"Header mismatch: {name.decode()} holds what a header cannot, and is not encoded as base64"
-    )
-
-
-def check_arguments(wanted: Iterable[Mirror], call: Call, headers: Headers) -> None:
-    """Headers that repeat arguments. Raises HeaderMismatch."""
+def check_arguments(expected: Iterable[Mirror], call: Call, headers: Headers) -> None:
+    """Check the headers that repeat a tool's arguments. Raises HeaderMismatch."""
     try:
         arguments = msgspec.json.decode(call.params.arguments)
-    except (
-        msgspec.DecodeError,
-        RecursionError,
-    ):  # the tool's own decoding says it better
+    except (msgspec.DecodeError, RecursionError):
+        # The tool decodes them too, and has a better message.
         return
-    for header, path in wanted:
+    for header, path in expected:
         value = arguments
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
         _check(headers, header, value, encodable=True)
 
 
+def _check(
+    headers: Headers, name: bytes, value: Any, *, encodable: bool = False
+) -> None:
+    """Compare a header with the value in the body. Raises HeaderMismatch.
+
+    If the value is None, the header must be missing.
+    """
+    given = headers.get(name.lower())
+    if given is None:
+        if value is not None:
+            problem = f"the header {name.decode()} is missing"
+            raise HeaderMismatch(f"Header mismatch: {problem}")
+        return
+    if type(value) is str and given == value.encode() and given[:2] != b"=?":
+        return
+    text = header_text(name, given) if encodable else given.decode("latin-1")
+    if not _equal(text, value):
+        expected = jsonrpc.encode(value).decode()[:100]
+        problem = f"does not say what is in the body, {expected}"
+        raise HeaderMismatch(f"Header mismatch: {name.decode()} {problem}")
+
+
+def header_text(name: bytes, given: bytes) -> str:
+    """Return the value of a header that may be encoded. Raises HeaderMismatch."""
+    with suppress(ValueError):
+        if given.startswith(b"=?base64?") and given.endswith(b"?="):
+            return b64decode(given[9:-2], validate=True).decode()
+        if given.isascii():
+            text = given.decode()
+            if text.replace("\t", " ").isprintable():
+                return text
+    problem = "holds what a header cannot, and is not encoded as base64"
+    raise HeaderMismatch(f"Header mismatch: {name.decode()} {problem}")
+
+
 def _equal(text: str, value: Any) -> bool:
+    """Return whether the text of a header is equal to a value."""
     if isinstance(value, bool):
         return text == ("true" if value else "false")
     if isinstance(value, int | float):
-        return (
-            re.fullmatch(r"-?[0-9]{1,20}(\.[0-9]{0,20})?", text) is not None
-            and float(text) == value
-        )
+        return _NUMBER.fullmatch(text) is not None and float(text) == value
     return bool(text == value)

@@ -10,6 +10,7 @@ from math import ceil
 import msgspec
 import trio
 
+from ...auth.access import Denied
 from ...protocol.errors import HeaderMismatch, UnsupportedVersion
 from ...protocol.mirrored_headers import Mirror, mirrors
 from ...protocol.revisions import Revision
@@ -31,7 +32,7 @@ from .messages import (
     refusal,
     reply,
 )
-from .metrics import Metrics
+from .metrics import Gauge, Metrics, thread_gauges
 from .response import PostResponse
 from .rules import (
     HEALTH,
@@ -42,6 +43,7 @@ from .rules import (
     METRICS,
     SESSION,
     SSE,
+    SSE_METADATA,
     VERSION,
     Guard,
     Routes,
@@ -76,6 +78,7 @@ class Service:
         )
         self.bearers = Bearers(server, settings.path)
         self.metrics = Metrics()
+        server.observe_requests(self.metrics)
         self.sessions = Sessions()
         self.stopping = False
         self._state = ServiceState(server, self.metrics, self.sessions)
@@ -166,14 +169,22 @@ class Service:
             return self._legacy.get(head)
         if head.route == MESSAGES:
             return self._legacy.post(head, body)
-        if head.route == METADATA:
+        if head.route in (METADATA, SSE_METADATA):
             return self.bearers.metadata(head)
         if head.route == METRICS:
-            in_flight = len(self._state.waiting)
-            threads = self.server.environment.worker_threads
-            text = self.metrics.render(len(self.sessions), in_flight, threads)
-            return Reply(200, text, PLAIN)
+            return Reply(200, self.metrics.render(self._gauges()), PLAIN)
         return Reply(200, b"ok\n", PLAIN)
+
+    def _gauges(self) -> list[Gauge]:
+        """Return what the service holds now."""
+        in_flight = {"": self.server.limiter.total}
+        sessions = {"": len(self.sessions)}
+        gauges = [
+            Gauge("mcp_requests_in_flight", "Requests that are waiting.", in_flight),
+            Gauge("mcp_sessions", "HTTP sessions that are open.", sessions),
+        ]
+        threads = self.server.environment.worker_threads
+        return gauges if threads is None else gauges + thread_gauges(threads)
 
     def _post(self, head: Head, body: bytes) -> Reply | Exchange:
         """Answer a POST to the MCP endpoint, and show it to the message observer."""
@@ -231,7 +242,9 @@ class Service:
             raise Refused(_session_missing(head))
         if type(event) is Call or (isinstance(event, Batch) and event.asks):
             takes = accepted(head.headers)
-            response = PostResponse(conversation, takes, self.sessions)
+            response = PostResponse(
+                conversation, takes, self.sessions, head.headers, head.principal
+            )
             exchange = Exchange(self._state, conversation, response, head.token)
             return exchange.begin(event) or exchange
         if isinstance(event, Answer) and revision is not None:
@@ -303,7 +316,10 @@ class Service:
         if head.method == b"DELETE":
             self.sessions.end(session)
             return Reply(204)
-        stream, after = session.resume(head.headers.get(LAST_EVENT))
+        try:
+            stream, after = session.resume(head.headers.get(LAST_EVENT))
+        except Denied as denied:
+            raise Refused(self.bearers.refuse(head, denied)) from None
         return Feed(
             stream,
             self.metrics,
@@ -357,6 +373,7 @@ class Service:
 
     def close(self) -> None:
         """End every session."""
+        self.server.stop_observing_requests(self.metrics)
         for session in list(self.sessions.values()):
             self.sessions.end(session)
 

@@ -3,7 +3,8 @@
 import secrets
 from typing import cast
 
-from ...auth.principal import Principal, is_same_principal
+from ...auth.access import Denied
+from ...auth.principal import Principal, can_stand_in_for, is_same_principal
 from ...protocol.revisions import Revision
 from ...protocol.session import Session
 from ...protocol.types import Json
@@ -25,7 +26,7 @@ class HttpSession(Conversation):
     It becomes a session when it gets an id, with the reply to `initialize`.
     """
 
-    __slots__ = ("_streams", "id", "used")
+    __slots__ = ("_stream_count", "_streams", "id", "used")
     channel: EventStream
 
     def __init__(self, server: Server, stated: Revision | None = None) -> None:
@@ -38,6 +39,7 @@ class HttpSession(Conversation):
         )
         # The streams that can be resumed, by name; the oldest first.
         self._streams: dict[bytes, EventStream] = EMPTY
+        self._stream_count = 0  # how many were ever opened; names are never reused
         self.id = b""  # empty unless it is a session
         self.used = 0.0  # when its last request came
 
@@ -85,27 +87,36 @@ class HttpSession(Conversation):
         """Send a notification; without a channel, as an announcement."""
         super().tell(method, params, channel or self.announcements, revision)
 
-    def open_stream(self) -> EventStream:
-        """Open a stream, which can be resumed if the revision has that."""
+    def open_stream(self, principal: Principal | None = None) -> EventStream:
+        """Open a stream, which can be resumed if the revision has that.
+
+        To resume it, a token needs the scopes of this principal.
+        """
         if not self.revision.resumes:
             return EventStream()
         streams = dict(self._streams)
         ended = [name for name, stream in streams.items() if stream.closed]
         if len(ended) >= HISTORY_STREAMS:
             del streams[ended[0]]
-        # The newest stream is never the one that was just deleted.
-        newest = int(next(reversed(streams), b"-1"))
-        name = b"%d" % (newest + 1)
-        stream = EventStream(name, primes=self.revision.primes)
+        name = b"%d" % self._stream_count
+        self._stream_count += 1
+        stream = EventStream(name, primes=self.revision.primes, principal=principal)
         streams[name] = stream
         self._streams = streams
         return stream
+
+    def forget_stream(self, stream: EventStream) -> None:
+        """Let nobody resume a stream any more."""
+        self._streams = {
+            name: other for name, other in self._streams.items() if other is not stream
+        }
 
     def resume(self, last_event: bytes | None) -> tuple[EventStream, int | None]:
         """Return the stream that a `Last-Event-ID` names, and the event's number.
 
         Without one, it is the stream of announcements, from the first unsent event.
-        Raises Refused if the session has no such stream.
+        Raises Refused if the session has no such stream, and Denied if its principal
+        lacks a scope that the stream's request had.
         """
         if last_event is None or not self.revision.resumes:
             return self.announcements, None
@@ -114,7 +125,14 @@ class HttpSession(Conversation):
         if name not in self._streams or not is_number:
             problem = "no event of a stream that this session still has"
             raise Refused(refusal(400, f"Last-Event-ID: {problem}"))
-        return self._streams[name], int(number)
+        stream = self._streams[name]
+        if stream.principal and not can_stand_in_for(self.principal, stream.principal):
+            raise Denied(
+                403,
+                "insufficient_scope",
+                "Last-Event-ID: the token lacks a scope that the request had",
+            )
+        return stream, int(number)
 
     def end(self) -> None:
         """Cancel everything that runs in the session."""

@@ -1,0 +1,231 @@
+"""The options of `run`, which can also be set as environment variables."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from ..load_spec import UsageError
+from ..protocol.revisions import PROFILES
+from .log_format import FORMATTERS
+from .options import PROG, SPEC_HELP, Parser, address, one_of, rate, seconds, timeout
+
+HTTP_ENGINES = ("native", "hypercorn")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+TRANSPORTS = ("stdio", "http", "streamable-http", "sse", "ws")
+# There are two ways to say where to serve: `--http 8000`, and `-t http -p 8000`.
+PLACES = ("stdio", "http", "ws")
+PLACES_IN_WORDS = ("transport", "port", "host")
+
+_TRUE = ("1", "true", "yes", "on")
+_FALSE = ("0", "false", "no", "off")
+
+
+class Setting(NamedTuple):
+    """An option with a value. MCP_TRIO_<NAME> in the environment gives it too."""
+
+    metavar: str
+    convert: Callable[[str], object]
+    help: str
+    short: tuple[str, ...] = ()
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(
+            f"expected a port between 0 and 65535, got {text!r}"
+        )
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    # More digits than that are a mistake, and slow to parse.
+    is_number = text.isascii() and text.isdigit() and len(text) < 18
+    if not is_number or int(text) == 0:
+        raise argparse.ArgumentTypeError(
+            f"expected a whole number of at least 1, got {text!r}"
+        )
+    return int(text)
+
+
+def _comma_separated(text: str) -> list[str]:
+    return text.split(",")
+
+
+def _switch(text: str) -> bool:
+    word = text.lower()
+    if word not in _TRUE + _FALSE:
+        raise argparse.ArgumentTypeError(f"expected 1 or 0, got {text!r}")
+    return word in _TRUE
+
+
+# Options without a value, and their help.
+SWITCHES = {
+    "stdio": "serve on standard input and output (the default)",
+    "log_arguments": "include the arguments of calls in the log",
+    "cors": "allow pages of every origin to call the server, for development",
+    "reload": (
+        "reload the SPEC when a file changes; the lifespan and the options of "
+        "Server(...) stay"
+    ),
+}
+SETTINGS = {
+    "http": Setting("[HOST:]PORT", address, "serve HTTP, and WebSocket, on this port"),
+    "http_engine": Setting(
+        "NAME",
+        one_of(HTTP_ENGINES),
+        "native, or hypercorn for HTTP/2: slower, without WebSocket, and it does not "
+        "notice that a client has left if it sent another request first",
+    ),
+    "ws": Setting("[HOST:]PORT", address, "serve WebSocket only on this port"),
+    "console": Setting(
+        "[HOST:]PORT",
+        address,
+        "serve a page on this port to inspect and call the server in a browser",
+    ),
+    "transport": Setting(
+        "NAME",
+        one_of(TRANSPORTS),
+        f"{', '.join(TRANSPORTS)}: the same as --stdio, --http or --ws; sse is HTTP, "
+        "which serves /sse too",
+        ("-t",),
+    ),
+    "port": Setting(
+        "PORT", _port, "the port for --transport (8000); http is the default", ("-p",)
+    ),
+    "host": Setting("NAME", str, "the host for --transport (127.0.0.1)", ("-H",)),
+    "path": Setting("PATH", str, "the path of the MCP endpoint over HTTP (/mcp)"),
+    "allowed_host": Setting("NAME", _comma_separated, "accept this Host header"),
+    "allowed_origin": Setting(
+        "URL", _comma_separated, "allow pages of this origin to call the server"
+    ),
+    "token_file": Setting(
+        "FILE",
+        str,
+        "require a token of this file over HTTP and WebSocket; see `token`",
+    ),
+    "tls_cert": Setting("FILE", str, "serve HTTP over TLS with this certificate"),
+    "tls_key": Setting("FILE", str, "the private key of the certificate"),
+    "grace": Setting(
+        "SECONDS", seconds, "how long running requests may take at shutdown (5)"
+    ),
+    "timeout": Setting(
+        "SECONDS",
+        timeout,
+        "the time limit for each tool, resource or prompt without one of its own",
+    ),
+    "rate": Setting(
+        "RATE",
+        rate,
+        "the calls that each client may make: 10/s, 100/m, 1000/h, or with a burst "
+        "10/s:50",
+    ),
+    "max_in_flight": Setting(
+        "NUMBER", _positive, "how many requests may run at the same time"
+    ),
+    "threads": Setting(
+        "NUMBER",
+        _positive,
+        "the number of worker threads for functions that are not async (64)",
+    ),
+    "max_result": Setting(
+        "BYTES", _positive, "the largest result; longer texts are truncated"
+    ),
+    "profile": Setting("NAME", one_of(PROFILES), "pocket: for small agents"),
+    "log_level": Setting("LEVEL", one_of(LOG_LEVELS), ", ".join(LOG_LEVELS)),
+    "log_format": Setting(
+        "FORMAT", one_of(FORMATTERS), "text, or json for one object per line"
+    ),
+}
+
+
+def run_arguments(parser: Parser) -> None:
+    """Declare the arguments of `run`."""
+    parser.description = (
+        f"{parser.description}\n"
+        "Every option can also be set in the environment, as MCP_TRIO_<NAME>."
+    )
+    # argparse would make it of all options, which takes as long as parsing them.
+    parser.usage = f"{PROG} run [OPTION...] [SPEC]"
+    parser.add_argument("spec", nargs="?", metavar="SPEC", help=SPEC_HELP)
+    for name, help in SWITCHES.items():
+        parser.add_argument(_flag(name), action="store_true", help=help)
+    for name, setting in SETTINGS.items():
+        parser.add_argument(
+            *setting.short,
+            _flag(name),
+            metavar=setting.metavar,
+            type=setting.convert,
+            action="extend" if setting.convert is _comma_separated else "store",
+            help=setting.help,
+        )
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def given(options: argparse.Namespace, names: Iterable[str]) -> list[str]:
+    """Return those of the names that have a value in the options."""
+    return [name for name in names if getattr(options, name) not in (None, False)]
+
+
+def fill_from_environment(options: argparse.Namespace) -> None:
+    """Set the options that were not given from the environment. Raises UsageError."""
+    settled = set(given(options, [*SWITCHES, *SETTINGS]))
+    # An option that says where to serve wins over variables that say it the other way.
+    if settled.intersection(PLACES):
+        settled.update(PLACES_IN_WORDS)
+    elif settled.intersection(PLACES_IN_WORDS):
+        settled.update(PLACES)
+    for name in SWITCHES:
+        if name not in settled:
+            _set_from_environment(options, name, _switch)
+    for name, setting in SETTINGS.items():
+        if name not in settled:
+            _set_from_environment(options, name, setting.convert)
+
+
+def _set_from_environment(
+    options: argparse.Namespace, name: str, convert: Callable[[str], object]
+) -> None:
+    variable = f"MCP_TRIO_{name.upper()}"
+    text = os.environ.get(variable)
+    if not text:
+        return
+    try:
+        setattr(options, name, convert(text))
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(f"{variable}: {error}") from None
+
+
+def settle_places(options: argparse.Namespace) -> None:
+    """Turn --transport, --port and --host into --stdio, --http or --ws.
+
+    Raises UsageError for options that contradict each other.
+    """
+    in_words = [_flag(name) for name in given(options, PLACES_IN_WORDS)]
+    if not in_words:
+        return
+    places = [_flag(name) for name in given(options, PLACES)]
+    if places:
+        raise UsageError(
+            f"{in_words[0]} and {places[0]} both say where to serve; use one of them"
+        )
+    if options.transport == "stdio":
+        if len(in_words) > 1:
+            raise UsageError(
+                f"{in_words[1]} does not apply to --transport stdio; leave it out, or "
+                "use --transport http"
+            )
+        options.stdio = True
+        return
+    host = (options.host or "127.0.0.1").strip("[]")
+    port = 8000 if options.port is None else options.port
+    place = f"[{host}]:{port}"
+    if options.transport == "ws":
+        options.ws = place
+    else:
+        options.http = place

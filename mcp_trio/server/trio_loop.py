@@ -1,0 +1,29 @@
+"""Checks that a coroutine runs on trio."""
+
+import sys
+
+import trio
+
+
+def must_be_in_trio(what: str) -> None:
+    """Raise RuntimeError, which says what to do, unless this runs on trio."""
+    if trio.lowlevel.in_trio_run():
+        return
+    if _is_on_asyncio():
+        raise RuntimeError(
+            f"{what} runs on trio, and this is asyncio. Start your program with "
+            "trio.run(...); in tests, use pytest-trio (trio_mode = true) instead of "
+            "pytest-asyncio"
+        )
+    raise RuntimeError(f"{what} runs on trio: start your program with trio.run(...)")
+
+
+def _is_on_asyncio() -> bool:
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None:
+        return False
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

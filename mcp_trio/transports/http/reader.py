@@ -1,0 +1,127 @@
+"""One task that reads for all connections that wait for their clients, with epoll.
+
+A request runs in the turn of the task that read it, until it first waits. Here that
+task reads for many connections. A connection without a waiting request needs no task,
+no wake-up, and no change to the descriptors that the system watches.
+
+Measured with ten clients (`python -m benchmarks.guard`, the HTTP path): without this
+device, every request takes 11 % more instructions.
+"""
+
+import select
+from collections import deque
+from time import perf_counter
+from typing import Any, Protocol
+
+import trio
+
+from ...server.runner import TURN, Rest, start
+from ..awake import AwakeWait
+
+# EPOLLIN, a name that `select` has only where there is epoll.
+_READABLE = 1
+
+
+class Readable(Protocol):
+    """A connection, as its reader sees it."""
+
+    descriptor: int
+
+    async def serve(self, scope: trio.CancelScope) -> None:
+        """Read what has arrived, and answer it."""
+
+    def leave_reader(self) -> None:
+        """Go on in the task that runs now, which is no longer the reader's."""
+
+    def flush_at_once(self) -> bool:
+        """Write what was answered. Returns whether anything was."""
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
+class Reader:
+    """Watches connections. It is a source of work for a `Runner`."""
+
+    def __init__(self) -> None:
+        self._watched: dict[int, Readable] = {}  # by file descriptor
+        # The descriptors of connections that can be read, and had no turn yet.
+        self._readable: deque[int] = deque()
+        self._awake = AwakeWait()
+        self._epoll: Any = None
+        if hasattr(select, "epoll"):
+            self._epoll = select.epoll()
+
+    @property
+    def is_available(self) -> bool:
+        """Whether this system has epoll. Otherwise nothing may be watched."""
+        return self._epoll is not None
+
+    def watch(self, connection: Readable) -> None:
+        """Serve a connection as soon as it can be read."""
+        self._epoll.register(connection.descriptor, _READABLE)
+        self._watched[connection.descriptor] = connection
+
+    def unwatch(self, connection: Readable) -> None:
+        """Serve a connection no more."""
+        del self._watched[connection.descriptor]
+        self._epoll.unregister(connection.descriptor)
+
+    def close(self) -> None:
+        """Close the connections that are watched. No task may use the reader now."""
+        for connection in list(self._watched.values()):
+            connection.close()
+        if self._epoll is not None:
+            self._epoll.close()
+
+    async def wait(self) -> bool:
+        """Wait until a connection can be read.
+
+        Connections that were found have their turn before it looks for others, so a
+        client that sends without end cannot starve them.
+        """
+        self._awake.begin()
+        while self._readable or self._awake.goes_on():
+            await trio.lowlevel.checkpoint()
+            if self._readable or self._look():
+                return True
+        await trio.lowlevel.wait_readable(self._epoll)
+        self._awake.end()
+        self._look()
+        return True
+
+    def _look(self) -> bool:
+        """Find the connections that can be read now."""
+        self._readable.extend([descriptor for descriptor, _ in self._epoll.poll(0)])
+        return bool(self._readable)
+
+    def take_turn(self, scope: trio.CancelScope) -> Rest[None] | None:
+        """Serve connections that can be read, up to one that waits.
+
+        Returns what goes on with that one. All replies are written at the end of the
+        turn: a write that wakes a sleeping reader costs several times as much as one to
+        a reader that has not gone to sleep yet.
+        """
+        rest = None
+        turn_ends = perf_counter() + TURN
+        served: list[Readable] = []
+        try:
+            while self._readable and rest is None and perf_counter() < turn_ends:
+                connection = self._watched.get(self._readable.popleft())
+                if connection is not None:
+                    served.append(connection)
+                    rest = self._serve(connection, scope)
+        finally:
+            replies = [connection.flush_at_once() for connection in served]
+            if not any(replies):
+                self._awake.give_up()
+        return rest
+
+    def _serve(
+        self, connection: Readable, scope: trio.CancelScope
+    ) -> Rest[None] | None:
+        """Serve a connection until it waits for its client, or for anything else."""
+        _, rest = start(connection.serve(scope))
+        if rest is not None:
+            connection.leave_reader()
+        return rest

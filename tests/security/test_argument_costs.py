@@ -1,0 +1,77 @@
+"""Arguments that do not fit cost no more than to decode them, whatever they are."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from mcp_trio.protocol.errors import InvalidArguments
+from mcp_trio.server.schema.signature import Parameters
+
+SIZE = 4 * 2**20
+
+
+def _list_of(item: bytes) -> bytes:
+    count = SIZE // (len(item) + 1)
+    return b'{"numbers":[' + b",".join([item] * count) + b"]}"
+
+
+def _integers(numbers: list[int]) -> None: ...
+
+
+def _nothing(other: int) -> None: ...
+
+
+def _free(numbers: list[Any], number: int) -> None: ...
+
+
+def _best(action: Callable[[], object], rounds: int) -> float:
+    """Return the least seconds that an action takes, freeing included."""
+    times = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", [_integers, _nothing, _free])
+@pytest.mark.parametrize("item", [b"1.0", b"1.5", b"1", b"1e2", b"{}", b'{"a":1.0}'])
+def test_large_arguments_that_do_not_fit_are_not_decoded_again_by_slower_means(
+    function: Callable[..., None], item: bytes
+) -> None:
+    raw = _list_of(item)
+    if function is _integers:
+        # The last one is what does not fit, after all others were decoded.
+        raw = raw.replace(b"]}", b",1.5]}") if item == b"1" else raw
+    parameters = Parameters(function)
+
+    def refuse() -> None:
+        try:
+            parameters.decode(raw)
+        except InvalidArguments:
+            return
+        raise AssertionError("the arguments fit")
+
+    plain = _best(lambda: msgspec.json.decode(raw), 2)
+    assert _best(refuse, 2) <= 1.5 * plain
+
+
+@pytest.mark.parametrize("where", ["in a list", "beside a long text"])
+def test_whole_numbers_are_integers_in_arguments_of_a_usual_size(where: str) -> None:
+    def function(text: str, numbers: list[int]) -> None: ...
+
+    numbers = [1.0] * (500 if where == "in a list" else 1)
+    text = "" if where == "in a list" else "a long text " * 50_000
+    raw = msgspec.json.encode({"text": text, "numbers": numbers})
+    decoded = Parameters(function).decode(raw)
+    assert decoded["numbers"] == numbers
+    assert all(type(number) is int for number in decoded["numbers"])
+
+
+def test_whole_numbers_in_arguments_of_an_unusual_size_are_refused() -> None:
+    with pytest.raises(InvalidArguments, match="expected integer, got number"):
+        Parameters(_integers).decode(_list_of(b"1.0"))

@@ -1,0 +1,55 @@
+"""Which URIs a template matches, with which values, in linear time."""
+
+import time
+
+import pytest
+
+from mcp_trio.server.features.uri_template import UriTemplate
+from tests.support.samples import MATCHES
+
+
+@pytest.mark.parametrize(("template", "uri", "wanted"), MATCHES)
+def test_matching(template: str, uri: str, wanted: dict[str, str] | None) -> None:
+    assert UriTemplate(template).match(uri) == wanted
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "a://{x",
+        "a://x}",
+        "a://{}",
+        "a://{x}{y}",
+        "a://{x}/{x}",
+        "a://{?x}",
+        "a://{x*}",
+        "a://{{x}}",
+        "a://{x,y}",
+    ],
+)
+def test_a_template_that_cannot_be_matched_is_refused(template: str) -> None:
+    with pytest.raises(ValueError, match=r"resource 'a://.*': "):
+        UriTemplate(template)
+
+
+SIZE = 50_000
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "a://{x}/{y}",
+        "a://{+x}/b/{+y}/c",
+        "a://{a}-{b}-{c}-{d}-{e}-{f}",
+        "a://{+a}aab{+b}aab{+c}aab",
+    ],
+)
+@pytest.mark.parametrize(
+    "filling", ["a", "/", "-", "a/", "%", "%41", "aa", "é", "/b", "a-"]
+)
+def test_a_long_uri_takes_no_long_time(template: str, filling: str) -> None:
+    uri = "a://" + (filling * SIZE)[:SIZE]
+    matcher = UriTemplate(template)
+    begun = time.perf_counter()
+    matcher.match(uri)
+    assert time.perf_counter() - begun < 0.01 * (5 if "%" in filling else 1)

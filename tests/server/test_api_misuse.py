@@ -1,0 +1,529 @@
+"""Bad use of the API fails where it is written, and says what was given and what is wanted."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+import trio
+
+import mcp_trio
+from mcp_trio import Context, Server
+
+
+async def function() -> str:
+    return "x"
+
+
+async def generator() -> AsyncIterator[str]:
+    yield "x"
+
+
+def plain_generator() -> Iterator[str]:
+    yield "x"
+
+
+async def with_argument(a: str) -> str:
+    return a
+
+
+async def with_list(a: list[str]) -> str:
+    return ""
+
+
+async def with_object(a: object, b: Callable[[], int]) -> str:
+    return "x"
+
+
+async def with_star(*a: int) -> str:
+    return "x"
+
+
+async def two_contexts(a: Context, b: Context) -> str:
+    return "x"
+
+
+class Thing:
+    async def method(self):  # type: ignore[no-untyped-def]
+        return "x"
+
+
+def twice(add: Callable[[], Any]) -> None:
+    add()
+    add()
+
+
+def a_server() -> Server:
+    server = Server("x")
+
+    @server.prompt
+    async def prompt(a: str) -> str:
+        return a
+
+    return server
+
+
+Case = tuple[str, Callable[[Server], Any], type[Exception], str]
+CASES: list[Case] = [
+    (
+        "two tools of one name",
+        lambda s: twice(lambda: s.tool(function)),
+        ValueError,
+        "there is a tool 'function' already",
+    ),
+    (
+        "two prompts of one name",
+        lambda s: twice(lambda: s.prompt(function)),
+        ValueError,
+        "there is a prompt 'function'",
+    ),
+    (
+        "two resources of one URI",
+        lambda s: twice(lambda: s.resource("a://b")(function)),
+        ValueError,
+        "resource 'a://b'",
+    ),
+    (
+        "a tool that is a class",
+        lambda s: s.tool(Thing),
+        TypeError,
+        "@server.tool goes on a function, not on <class",
+    ),
+    (
+        "a tool that is no function",
+        lambda s: s.tool(5),
+        TypeError,
+        "@server.tool goes on a function, not on 5",
+    ),
+    ("a tool given its name", lambda s: s.tool("name"), TypeError, "not on 'name'"),
+    (
+        "a tool that is a generator",
+        lambda s: s.tool(generator),
+        TypeError,
+        "that returns its result",
+    ),
+    (
+        "a tool that is a plain generator",
+        lambda s: s.tool(plain_generator),
+        TypeError,
+        "yields",
+    ),
+    (
+        "a coroutine in place of a function",
+        lambda s: s.tool(closed(function())),
+        TypeError,
+        "goes on a function",
+    ),
+    (
+        "a prompt that is a class",
+        lambda s: s.prompt(Thing),
+        TypeError,
+        "@server.prompt goes on a function",
+    ),
+    (
+        "a resource that is a class",
+        lambda s: s.resource("a://b")(Thing),
+        TypeError,
+        "@server.resource goes on",
+    ),
+    (
+        "a resource without its URI",
+        lambda s: s.resource(function),
+        TypeError,
+        "@server.resource('notes://{id}')",
+    ),
+    (
+        "a completer that is a class",
+        lambda s: s.complete("prompt", "a")(Thing),
+        TypeError,
+        "@server.complete goes on",
+    ),
+    (
+        "an unknown option",
+        lambda s: s.tool(nmae="x")(function),
+        TypeError,
+        "Server.tool() got an unexpected keyword argument 'nmae'",
+    ),
+    (
+        "an unknown option of a prompt",
+        lambda s: s.prompt(nmae="x")(function),
+        TypeError,
+        "Server.prompt() got an unexpected keyword argument 'nmae'",
+    ),
+    (
+        "a size of a prompt",
+        lambda s: s.prompt(size=1)(function),
+        TypeError,
+        "Server.prompt() got an unexpected keyword argument 'size'",
+    ),
+    (
+        "a name that is a number",
+        lambda s: s.tool(name=5)(function),
+        TypeError,
+        "@server.tool(name) wants a string",
+    ),
+    (
+        "a title that is a number",
+        lambda s: s.tool(title=5)(function),
+        TypeError,
+        "Tool(title) wants str | None, not 5",
+    ),
+    (
+        "icons in words",
+        lambda s: s.tool(icons=["http://x"])(function),
+        TypeError,
+        "Tool(icons) wants list[Icon]",
+    ),
+    (
+        "annotations as a dict",
+        lambda s: s.tool(annotations={"readOnlyHint": "yes"})(function),
+        TypeError,
+        "Tool(annotations) wants ToolAnnotations | None, not {",
+    ),
+    (
+        "a size in words",
+        lambda s: s.resource("r://a", size="big")(function),
+        TypeError,
+        "Resource(size) wants int | None",
+    ),
+    (
+        "a number as MIME type",
+        lambda s: s.resource("r://a", mime_type=5)(function),
+        TypeError,
+        "Resource(mime_type)",
+    ),
+    (
+        "a schema in a list",
+        lambda s: s.tool(input_schema=[1])(function),
+        ValueError,
+        "input_schema of function() wants",
+    ),
+    (
+        "an output schema in a list",
+        lambda s: s.tool(output_schema=[1])(function),
+        ValueError,
+        "not [1]",
+    ),
+    (
+        "a method of no object",
+        lambda s: s.tool(Thing.method),
+        TypeError,
+        "Thing.method(): nothing gives it 'self'; register the bound",
+    ),
+    (
+        "an empty name",
+        lambda s: s.tool(name=" ")(function),
+        ValueError,
+        "tool name ' ': 1 to 128 of the characters",
+    ),
+    (
+        "a name with a space",
+        lambda s: s.tool(name="a b")(function),
+        ValueError,
+        "tool name 'a b'",
+    ),
+    (
+        "a name that is too long",
+        lambda s: s.tool(name="a" * 129)(function),
+        ValueError,
+        "1 to 128",
+    ),
+    (
+        "a name with a newline",
+        lambda s: s.tool(name="a\n")(function),
+        ValueError,
+        "tool name",
+    ),
+    (
+        "a lambda without a name",
+        lambda s: s.tool(lambda: "x"),
+        ValueError,
+        "tool name '<lambda>'",
+    ),
+    (
+        "a timeout of nothing",
+        lambda s: s.tool(timeout=0)(function),
+        ValueError,
+        "server.tool(timeout): expected a positive number of seconds, got 0",
+    ),
+    (
+        "a timeout below nothing",
+        lambda s: s.tool(timeout=-1)(function),
+        ValueError,
+        "got -1",
+    ),
+    (
+        "a timeout that is no number",
+        lambda s: s.tool(timeout=float("nan"))(function),
+        ValueError,
+        "got nan",
+    ),
+    ("a timeout in words", lambda s: s.tool(timeout="5")(function), ValueError, "'5'"),
+    ("an unsupported type", lambda s: s.tool(with_object), TypeError, "with_object"),
+    (
+        "arguments with a star",
+        lambda s: s.tool(with_star),
+        TypeError,
+        "*a has no JSON form",
+    ),
+    ("two contexts", lambda s: s.tool(two_contexts), TypeError, "second Context"),
+    (
+        "a schema that is none",
+        lambda s: s.tool(input_schema={"type": "objekt"})(function),
+        ValueError,
+        "input_schema",
+    ),
+    (
+        "a schema of no object",
+        lambda s: s.tool(input_schema={"type": "array"})(function),
+        ValueError,
+        '"type": "object"',
+    ),
+    (
+        "an output schema that is none",
+        lambda s: s.tool(output_schema={"type": 5})(function),
+        ValueError,
+        "output_schema",
+    ),
+    (
+        "an unsupported dialect",
+        lambda s: s.tool(output_schema={"$schema": "http://example.com/mine"})(
+            function
+        ),
+        ValueError,
+        "'http://example.com/mine'; supported are",
+    ),
+    (
+        "a URI without a scheme",
+        lambda s: s.resource("notes/1")(function),
+        ValueError,
+        "a URI starts with a scheme",
+    ),
+    (
+        "a variable too many",
+        lambda s: s.resource("a://{b}")(function),
+        TypeError,
+        "the URI has ['b'], the function none",
+    ),
+    (
+        "a variable too few",
+        lambda s: s.resource("a://b")(with_argument),
+        TypeError,
+        "the URI has none",
+    ),
+    (
+        "a variable of another name",
+        lambda s: s.resource("a://{b}")(with_argument),
+        TypeError,
+        "the same names",
+    ),
+    (
+        "a variable that is a list",
+        lambda s: s.resource("a://{a}")(with_list),
+        TypeError,
+        "comes as a string",
+    ),
+    (
+        "a prompt's argument that is a list",
+        lambda s: s.prompt(with_list),
+        TypeError,
+        "argument 'a' comes as a string",
+    ),
+    (
+        "a completer for nothing",
+        lambda s: s.complete("none", "a")(with_argument),
+        ValueError,
+        "no such prompt or resource",
+    ),
+    (
+        "a completer for no argument",
+        lambda s: s.complete("prompt", "z")(with_argument),
+        ValueError,
+        "'z'",
+    ),
+    (
+        "two completers for one argument",
+        lambda s: twice(lambda: s.complete("prompt", "a")(with_argument)),
+        ValueError,
+        "has a completer already",
+    ),
+    (
+        "a completer without a parameter",
+        lambda s: s.complete("prompt", "a")(function),
+        TypeError,
+        "the value so far",
+    ),
+    (
+        "a lifespan that does not yield",
+        lambda s: s.lifespan(function),
+        TypeError,
+        "yields once",
+    ),
+    (
+        "a lifespan that is not async",
+        lambda s: s.lifespan(plain_generator),
+        TypeError,
+        "@server.lifespan goes on an async",
+    ),
+    (
+        "two lifespans",
+        lambda s: twice(lambda: s.lifespan(generator)),
+        ValueError,
+        "has a lifespan already",
+    ),
+    (
+        "removing an unknown tool",
+        lambda s: s.remove_tool("none"),
+        KeyError,
+        "there is no tool 'none'",
+    ),
+    (
+        "removing an unknown resource",
+        lambda s: s.remove_resource("a://none"),
+        KeyError,
+        "there is no resource",
+    ),
+    (
+        "removing an unknown prompt",
+        lambda s: s.remove_prompt("none"),
+        KeyError,
+        "there is no prompt 'none'",
+    ),
+    ("a name that is none", lambda s: Server(5), TypeError, "not 5"),  # type: ignore[arg-type]
+    (
+        "no name at all",
+        lambda s: Server(""),
+        TypeError,
+        "Server(name) wants a string, not ''",
+    ),
+    (
+        "a version that is a number",
+        lambda s: Server("x", version=5),
+        TypeError,
+        "(version) wants str, not 5",
+    ),  # type: ignore[arg-type]
+    (
+        "a server's icons in words",
+        lambda s: Server("x", icons=["https://i"]),
+        TypeError,
+        "(icons) wants list[Icon]",
+    ),  # type: ignore[list-item]
+    (
+        "instructions in a list",
+        lambda s: Server("x", instructions=["a"]),
+        TypeError,
+        "Server(instructions) wants",
+    ),  # type: ignore[arg-type]
+    (
+        "a secret that is a number",
+        lambda s: Server("x", secret=5),
+        TypeError,
+        "Server(secret) wants str | bytes",
+    ),  # type: ignore[arg-type]
+    ("pages in words", lambda s: Server("x", pages="3"), ValueError, "not '3'"),  # type: ignore[arg-type]
+    ("pages of a fraction", lambda s: Server("x", pages=1.5), ValueError, "not 1.5"),  # type: ignore[arg-type]
+    ("pages that are true", lambda s: Server("x", pages=True), ValueError, "not True"),
+    (
+        "a timeout that is true",
+        lambda s: Server("x", timeout=True),
+        ValueError,
+        "Server(timeout): expected",
+    ),
+    (
+        "no grace",
+        lambda s: Server("x", grace=None),
+        ValueError,
+        "Server(grace): expected",
+    ),  # type: ignore[arg-type]
+    (
+        "a grace that is false",
+        lambda s: Server("x", grace=False),
+        ValueError,
+        "Server(grace): expected",
+    ),
+    (
+        "an unknown profile",
+        lambda s: Server("x", profile="purse"),
+        ValueError,
+        "profile 'purse': it is one of pocket",
+    ),
+    (
+        "pages of nothing",
+        lambda s: Server("x", pages=0),
+        ValueError,
+        "at least one item, not 0",
+    ),
+    (
+        "a server's timeout of nothing",
+        lambda s: Server("x", timeout=0),
+        ValueError,
+        "timeout",
+    ),
+    (
+        "a server's timeout below nothing",
+        lambda s: Server("x", timeout=-1),
+        ValueError,
+        "timeout",
+    ),
+    (
+        "a grace below nothing",
+        lambda s: Server("x", grace=-1),
+        ValueError,
+        "Server(grace): expected",
+    ),
+]
+
+
+def closed(coroutine: Any) -> Any:
+    coroutine.close()
+    return coroutine
+
+
+@pytest.mark.parametrize(
+    ("misuse", "error", "says"),
+    [case[1:] for case in CASES],
+    ids=[case[0] for case in CASES],
+)
+def test_misuse(
+    misuse: Callable[[Server], Any], error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error) as caught:
+        misuse(a_server())
+    assert says in str(caught.value)
+
+
+def test_a_failed_registration_leaves_nothing_behind() -> None:
+    server = Server("x")
+    with pytest.raises(TypeError):
+        server.tool(with_object)
+    assert len(server.tools) == 0
+    server.tool(name="with_object")(function)
+    assert len(server.tools) == 1
+
+
+def test_a_decorated_function_stays_what_it_was() -> None:
+    server = Server("x")
+    assert server.tool(function) is function
+    assert server.tool(name="again")(function) is function
+    assert server.prompt(function) is function
+    assert server.resource("a://b")(function) is function
+    assert server.add_tool(Thing().method).__name__ == "method"
+    assert server.lifespan(generator) is generator
+
+
+async def test_running_where_a_loop_runs_already() -> None:
+    with pytest.raises(RuntimeError, match=r"await server.serve\(stdio=True\)"):
+        Server("x").run()
+    with pytest.raises(RuntimeError, match="in the main thread, as signals come there"):
+        await trio.to_thread.run_sync(Server("x").run)
+
+
+def test_what_the_documentation_names_can_be_imported() -> None:
+    for name in mcp_trio.__all__:
+        assert getattr(mcp_trio, name) is not None
+    assert issubclass(mcp_trio.Elicit, mcp_trio.Question)
+    assert mcp_trio.Tool("x").name == "x"
+
+
+async def test_serving_on_nothing() -> None:
+    with pytest.raises(ValueError, match="nothing to serve on"):
+        await Server("x").serve()

@@ -1,0 +1,119 @@
+"""Progress goes to the client that wants it, under its token, and only forward."""
+
+from typing import Any
+
+import pytest
+
+from mcp_trio import Context, Server
+from tests.support.checked import ALL, connect
+
+R = "2025-11-25"
+
+
+def reporting(*steps: Any) -> Server:
+    server = Server("x")
+
+    @server.tool
+    async def work(ctx: Context) -> str:
+        for step in steps:
+            await ctx.progress(*step)
+        return "done"
+
+    return server
+
+
+async def told(server: Server, revision: str, token: Any) -> list[Any]:
+    async with connect(server, revision) as client:
+        await client.call_tool(
+            "work", meta={} if token is None else {"progressToken": token}
+        )
+    assert {message["method"] for message in client.heard} <= {"notifications/progress"}
+    return [message["params"] for message in client.heard]
+
+
+@pytest.mark.parametrize("revision", ALL)
+@pytest.mark.parametrize("token", ["t", "", 0, 7, 2**53])
+async def test_each_step_is_told(revision: str, token: Any) -> None:
+    first, second = await told(
+        reporting((1, 2, "half"), (2, 2, "all")), revision, token
+    )
+    with_message = {"message": "half"} if revision >= "2025-03-26" else {}
+    assert first == {"progressToken": token, "progress": 1, "total": 2, **with_message}
+    assert second["progress"] == 2
+
+
+@pytest.mark.parametrize("revision", ALL)
+async def test_nothing_is_told_to_who_has_not_asked(revision: str) -> None:
+    assert await told(reporting((1,), (2,)), revision, None) == []
+
+
+async def test_what_does_not_go_forward_is_not_told() -> None:
+    steps = [(0,), (0.5,), (0.5,), (0.25,), (-1,), (float("nan"),), (1,)]
+    assert [step["progress"] for step in await told(reporting(*steps), R, "t")] == [
+        0,
+        0.5,
+        1,
+    ]
+
+
+async def test_progress_that_is_no_number_never_spoils_the_wire() -> None:
+    assert [
+        step["progress"]
+        for step in await told(reporting((1, float("inf")), (float("inf"),)), R, "t")
+    ] == [1]
+
+
+async def test_two_requests_report_under_their_own_tokens() -> None:
+    async with connect(reporting((1,), (2,)), R) as client:
+        ids = [
+            client.begin("tools/call", {"name": "work"}, meta={"progressToken": token})
+            for token in ("a", "b")
+        ]
+        for id in ids:
+            await client.finish(id)
+        tokens = [message["params"]["progressToken"] for message in client.heard]
+    assert sorted(tokens) == ["a", "a", "b", "b"]
+
+
+async def test_resources_and_prompts_report_too() -> None:
+    server = Server("x")
+
+    @server.resource("a://b")
+    async def read(ctx: Context) -> str:
+        await ctx.progress(1)
+        return "b"
+
+    @server.prompt
+    async def prompt(ctx: Context) -> str:
+        await ctx.progress(1)
+        return "p"
+
+    async with connect(server, R) as client:
+        await client.request(
+            "resources/read", {"uri": "a://b"}, meta={"progressToken": 1}
+        )
+        await client.request(
+            "prompts/get", {"name": "prompt"}, meta={"progressToken": 2}
+        )
+        assert [message["params"]["progressToken"] for message in client.heard] == [
+            1,
+            2,
+        ]
+
+
+async def test_the_requests_meta_is_the_tools_to_read() -> None:
+    server = Server("x")
+
+    @server.tool
+    async def work(ctx: Context) -> dict[str, Any]:
+        return ctx.meta
+
+    async with connect(server, R) as client:
+        result = await client.call_tool(
+            "work", meta={"progressToken": 1, "example.com/trace": {"a": [1]}}
+        )
+        assert result.structured == {
+            "progressToken": 1,
+            "example.com/trace": {"a": [1]},
+        }
+        assert (await client.call_tool("work")).structured == {}

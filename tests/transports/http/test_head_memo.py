@@ -1,0 +1,107 @@
+"""A head is recognized only if nobody could read the request in another way."""
+
+import pytest
+
+from mcp_trio.transports.http.head_memo import HeadMemo
+from mcp_trio.transports.http.messages import Head, Parsed, Reply, refusal
+from mcp_trio.transports.http.parser import RequestParser
+
+START = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n"
+
+
+def post(body: bytes, *, length: bytes | None = None, start: bytes = START) -> bytes:
+    if length is None:
+        length = b"%d" % len(body)
+    return b"%bContent-Length: %b\r\nX-Last: 1\r\n\r\n%b" % (start, length, body)
+
+
+def memo_after(data: bytes) -> HeadMemo:
+    """Return the memo of a parser that has read one request."""
+    parser = RequestParser(lambda head: None, "127.0.0.1")
+    parser.feed(data)
+    assert len(parser.requests) == 1
+    return parser.memo
+
+
+def recalled(memo: HeadMemo, data: bytes) -> Parsed:
+    request = memo.recall(data)
+    assert request is not None
+    return request
+
+
+@pytest.mark.parametrize("body", [b"{}", b"[]", b"", b"x" * 1000])
+def test_the_same_head_is_recognized_with_a_body_of_any_size(body: bytes) -> None:
+    request = recalled(memo_after(post(b"ab")), post(body))
+    assert request.body == body
+    assert request.headers[b"content-length"] == b"%d" % len(body)
+    assert request.headers[b"x-last"] == b"1"
+
+
+def test_requests_that_were_recognized_do_not_share_their_length() -> None:
+    memo = memo_after(post(b"ab"))
+    first = recalled(memo, post(b"abc"))
+    second = recalled(memo, post(b"abcd"))
+    assert first.headers[b"content-length"] == b"3"
+    assert second.headers[b"content-length"] == b"4"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        post(b"ab", length=b"3"),
+        post(b"ab", length=b"1"),
+        post(b"ab", length=b"02"),
+        post(b"ab", length=b"+2"),
+        post(b"ab", length=b"2 "),
+        post(b"ab", length=b" 2"),
+        post(b"ab", length=b""),
+        post(b"ab", length=b"2, 2"),
+        post(b"ab", length=b"99999999999"),
+        post(b"ab").replace(b"X-Last: 1", b"X-Last: 2"),
+        post(b"ab").replace(b"X-Last: 1\r\n", b"X-Last: 1\r\nX-More: 1\r\n"),
+        post(b"ab").replace(b"\r\n\r\nab", b"\n\nab"),
+        post(b"ab").lower(),
+        post(b"ab")[:-1],
+        post(b"ab") + b"\r\n",
+        post(b"ab") * 2,
+    ],
+)
+def test_anything_else_is_not_recognized(data: bytes) -> None:
+    assert memo_after(post(b"ab")).recall(data) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\r\n\r\n" + post(b"ab"),
+        post(b"ab").replace(b"Content-Length: 2", b"Content-Length:  2"),
+        post(b"ab").replace(b"Content-Length: 2", b"Content-Length: 2 "),
+        post(b"ab", start=START + b"Expect: 100-continue\r\n"),
+        post(b"ab", start=START + b"Connection: close\r\n"),
+        post(b"ab").replace(b"X-Last: 1", b"X-Bare: line feed\nX-Last: 1"),
+        START + b"\r\n",
+        START + b"Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n",
+        post(b"ab", start=START + b"X-Long: %b\r\n" % (b"x" * 5000)),
+    ],
+)
+def test_an_unusual_head_is_not_remembered(data: bytes) -> None:
+    assert memo_after(data).recall(data) is None
+
+
+def test_a_head_that_was_refused_is_not_remembered() -> None:
+    def refuse(head: Head) -> Reply:
+        return refusal(421, "no")
+
+    parser = RequestParser(refuse, "127.0.0.1")
+    parser.feed(post(b"ab"))
+    assert parser.memo.recall(post(b"ab")) is None
+
+
+def test_a_header_that_only_looks_like_a_length_is_compared() -> None:
+    start = START + b"X-Content-Length: 2\r\n"
+    memo = memo_after(post(b"ab", start=start))
+    other = post(b"abc", start=START + b"X-Content-Length: 3\r\n")
+    assert memo.recall(other) is None
+    assert (
+        recalled(memo, post(b"abc", start=start)).headers[b"x-content-length"] == b"2"
+    )

@@ -1,0 +1,129 @@
+"""What sessions and refusals cost a process, and that it gets the memory back."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.support.http_wire import HEADERS, message, request
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not Path("/proc/self/statm").exists(),
+        reason="needs /proc to read the memory of a process",
+    ),
+]
+
+COUNT = 10_000
+ABREAST = 50
+IDLE = 5.0
+SERVER = f"""
+from mcp_trio.demo import server
+from mcp_trio.transports.http.sessions import Sessions
+
+Sessions.idle_timeout = {IDLE}
+"""
+OPENING = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "one of many", "version": "1"},
+}
+
+
+class Serving:
+    """A process that serves over HTTP, and one connection to it."""
+
+    def __init__(self, process: trio.Process, stream: trio.SocketStream) -> None:
+        self._process = process
+        self._stream = stream
+
+    @property
+    def memory(self) -> int:
+        """Resident bytes."""
+        pages = int(
+            Path(f"/proc/{self._process.pid}/statm")
+            .read_text(encoding="utf-8")
+            .split()[1]
+        )
+        return pages * 4096
+
+    async def ask(self, asked: bytes, status: bytes, times: int = COUNT) -> None:
+        """Send a request so many times; each has to be answered with the status."""
+        for _ in range(times // ABREAST):
+            await self._stream.send_all(asked * ABREAST)
+            came = b""
+            while (
+                answered := len(re.findall(rb"HTTP/1.1 \d+ ", came))
+            ) < ABREAST or not came.endswith(b"}"):
+                came += await self._stream.receive_some()
+            assert came.count(b"HTTP/1.1 " + status) == answered == ABREAST
+
+    async def sessions(self) -> int:
+        """How many are open."""
+        await self._stream.send_all(request("GET", "/metrics"))
+        text = b""
+        while (
+            found := re.search(rb"^mcp_sessions (\d+)\n", text, re.MULTILINE)
+        ) is None:
+            text += await self._stream.receive_some()
+        with trio.move_on_after(0.1):  # the rest of it
+            while True:
+                await self._stream.receive_some()
+        return int(found[1])
+
+    async def emptied(self) -> None:
+        """Wait until the sessions have expired."""
+        while await self.sessions():
+            await trio.sleep(0.5)
+
+
+@asynccontextmanager
+async def serving(tmp_path: Path) -> AsyncIterator[Serving]:
+    file = tmp_path / "forgetful.py"
+    file.write_text(SERVER, encoding="utf-8")
+    command = [sys.executable, "-m", "mcp_trio", "run", str(file), "--http", "0"]
+    process = await trio.lowlevel.open_process(command, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    try:
+        said = bytes(await process.stderr.receive_some())
+        port = re.search(rb"127.0.0.1:(\d+)", said)
+        assert port, said
+        async with (
+            process.stderr,
+            await trio.open_tcp_stream("127.0.0.1", int(port[1])) as stream,
+        ):
+            yield Serving(process, stream)
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def test_sessions_cost_little_and_nothing_once_they_are_gone(
+    tmp_path: Path,
+) -> None:
+    opening = request(
+        "POST", "/mcp", HEADERS, json.dumps(message("initialize", OPENING)).encode()
+    )
+    lost = request("POST", "/mcp", HEADERS, json.dumps(message("tools/list")).encode())
+    async with serving(tmp_path) as server:
+        await server.ask(opening, b"200", 500)
+        await server.emptied()
+        before = server.memory
+        await server.ask(lost, b"400")
+        assert server.memory < 1.1 * before, "refusals are not free"
+        await server.ask(opening, b"200")
+        assert await server.sessions() == COUNT
+        assert (server.memory - before) / COUNT < 6 * 1024, "bytes for a session"
+        await server.emptied()
+        assert server.memory < 1.1 * before, (
+            f"{server.memory / before:.3f} of what it was"
+        )

@@ -1,0 +1,333 @@
+"""The reader of the native host: connections that wait for clients have no task, and none is held up by another."""
+
+import itertools
+import json
+import os
+import select
+import sys
+import time
+from contextlib import AsyncExitStack
+from contextvars import ContextVar
+from functools import partial
+
+import pytest
+import trio
+import trio.testing
+
+from mcp_trio import Access, Server
+from tests.support.http_wire import (
+    MODERN,
+    Signals,
+    Wire,
+    make_server,
+    message,
+    modern_headers,
+    request,
+    site,
+)
+
+HAS_EPOLL = hasattr(select, "epoll")
+
+
+def call(tool: str, token: str = "", **arguments: object) -> bytes:
+    body = message(
+        "tools/call", {"name": tool, "arguments": arguments, "_meta": MODERN}
+    )
+    headers = modern_headers(body) | (
+        {"Authorization": f"Bearer {token}"} if token else {}
+    )
+    return request("POST", "/mcp", headers, json.dumps(body).encode())
+
+
+ADD = call("add", a=1, b=2)
+
+
+async def answered(wire: Wire) -> str:
+    response = await wire.response()
+    assert response.status == 200, response.body
+    return str(response.json["result"]["content"][0]["text"])
+
+
+async def added(wire: Wire) -> None:
+    await wire.send(ADD)
+    assert await answered(wire) == "3"
+
+
+def tasks() -> int:
+    return trio.lowlevel.current_statistics().tasks_living
+
+
+@pytest.mark.skipif(
+    not HAS_EPOLL, reason="where there is no epoll each connection has a task"
+)
+async def test_connections_that_wait_for_their_clients_have_no_tasks() -> None:
+    async with site(make_server()) as there, AsyncExitStack() as wires:
+        before = tasks()
+        for _ in range(20):
+            await added(await wires.enter_async_context(there.wire()))
+        await trio.testing.wait_all_tasks_blocked()
+        assert tasks() == before
+
+
+@pytest.mark.skipif(
+    not HAS_EPOLL, reason="where there is no epoll each connection has a task"
+)
+async def test_a_connection_whose_request_waited_needs_no_task_again_after_one_that_did_not() -> (
+    None
+):
+    signals = Signals()
+    async with site(make_server(signals)) as there, there.wire() as wire:
+        await added(wire)
+        before = tasks()
+        await wire.send(call("wait"))
+        await signals.begun.wait()
+        assert tasks() > before
+        signals.go.set()
+        assert await answered(wire) == "went"
+        await added(wire)
+        await trio.testing.wait_all_tasks_blocked()
+        assert tasks() == before
+
+
+async def test_other_connections_are_served_while_requests_wait() -> None:
+    signals = Signals()
+    async with (
+        site(make_server(signals)) as there,
+        there.wire() as waiting,
+        there.wire() as other,
+    ):
+        await waiting.send(call("wait") + ADD)
+        await signals.begun.wait()
+        for _ in range(3):
+            await added(other)
+        signals.go.set()
+        assert await answered(waiting) == "went"
+        assert await answered(waiting) == "3"
+
+
+async def test_requests_that_come_together_are_all_answered_though_some_wait() -> None:
+    signals = Signals()
+    async with site(make_server(signals)) as there, AsyncExitStack() as wires:
+        some = [await wires.enter_async_context(there.wire()) for _ in range(12)]
+        for number, wire in enumerate(some):
+            await wire.send(call("wait") if number % 3 == 0 else ADD)
+        for number, wire in enumerate(some):
+            if number % 3:
+                assert await answered(wire) == "3"
+        signals.go.set()
+        for wire in some[::3]:
+            assert await answered(wire) == "went"
+
+
+async def test_who_does_not_read_holds_up_nobody() -> None:
+    async with (
+        site(make_server()) as there,
+        there.wire() as deaf,
+        there.wire() as other,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(deaf.send, call("echo", text="x" * 2**20) * 12)
+        await trio.testing.wait_all_tasks_blocked(0.02)
+        for _ in range(3):
+            await added(other)
+        for _ in range(12):
+            assert len(await answered(deaf)) == 2**20
+
+
+async def test_without_epoll_all_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(select, "epoll", raising=False)
+    signals = Signals()
+    async with (
+        site(make_server(signals)) as there,
+        there.wire() as waiting,
+        there.wire() as other,
+    ):
+        await waiting.send(call("wait") + ADD)
+        await signals.begun.wait()
+        await other.send(ADD * 3)
+        assert [await answered(other) for _ in range(3)] == ["3"] * 3
+        there.stopping.set()
+        assert await other.ended()
+        signals.go.set()
+        assert await answered(waiting) == "went"
+        assert await waiting.ended()
+
+
+@pytest.mark.parametrize("waits", [0, 0.01])
+@pytest.mark.parametrize("turn", ["its task's", "the reader's"])
+async def test_a_tool_that_leaves_a_cancel_scope_open_spoils_no_other_request(
+    waits: float, turn: str
+) -> None:
+    server = Server("leaky")
+
+    @server.tool
+    async def leaky(wait: float) -> str:
+        await trio.sleep(wait) if wait else None
+        trio.move_on_after(0.02).__enter__()
+        return "ok"
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.tool
+    async def slow() -> str:
+        await trio.sleep(0.05)
+        return "slow"
+
+    async with site(server) as there, there.wire() as other:
+        await added(other)
+        async with there.wire() as wire:
+            if turn == "the reader's":
+                await added(wire)
+            await wire.send(call("leaky", wait=waits))
+            assert await answered(wire) == "ok"
+            await other.send(call("slow"))
+            assert (
+                await answered(other) == "slow"
+            )  # meanwhile the scope that was left open has ended
+            await added(other)
+        async with there.wire() as another:
+            await added(another)
+
+
+async def test_the_end_of_the_host_ends_a_connection_in_the_middle_of_a_head() -> None:
+    async with site(make_server(grace=0.01)) as there, there.wire() as wire:
+        await wire.send(b"POST /mcp HT")
+        await trio.testing.wait_all_tasks_blocked()
+        there.stopping.set()
+        assert await wire.ended()
+
+
+# What one client does to others
+
+
+# Sends requests without end, and reads the replies. In a process of its own it is ahead of the server always.
+FLOOD = """
+import socket, sys, threading
+connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+def read():
+    while connection.recv(1 << 20):
+        pass
+threading.Thread(target=read, daemon=True).start()
+block = sys.stdin.buffer.read()
+while True:
+    connection.sendall(block)
+"""
+
+
+async def test_who_sends_without_end_starves_nobody() -> None:
+    server, calls, is_flooded = make_server(), itertools.count(), trio.Event()
+
+    @server.tool
+    async def flooded() -> str:
+        if next(calls) == 5_000:
+            is_flooded.set()
+        return "flooded"
+
+    async with (
+        site(server) as there,
+        there.wire() as other,
+        trio.open_nursery() as nursery,
+    ):
+        await added(other)
+        flood = [sys.executable, "-c", FLOOD, str(there.port)]
+        nursery.start_soon(
+            partial(trio.run_process, flood, stdin=call("flooded") * 1_000, check=False)
+        )
+        await is_flooded.wait()
+        for _ in range(10):
+            await added(other)
+        nursery.cancel_scope.cancel()
+
+
+async def test_many_requests_in_one_piece_hold_up_nobody() -> None:
+    server, begun = make_server(), []
+
+    @server.tool
+    async def busy() -> str:
+        begun.append(time.perf_counter())
+        time.sleep(0.002)  # noqa: ASYNC251
+        return "done"
+
+    async with site(server) as there, there.wire() as hasty, there.wire() as other:
+        await added(other)
+        await added(hasty)
+        await hasty.send(call("busy") * 50)
+        await added(other)
+        assert len(begun) < 25
+        for _ in range(50):
+            assert await answered(hasty) == "done"
+
+
+async def test_what_a_verifier_sets_in_its_context_stays_with_its_client() -> None:
+    role = ContextVar("role", default="unset")
+
+    async def verify(token: str) -> str:
+        if token == "admin":
+            role.set("admin")
+        return token
+
+    server = Server("guarded", access=Access(verify))
+
+    @server.tool
+    async def who() -> str:
+        return role.get()
+
+    async with site(server) as there, there.wire() as admin, there.wire() as bob:
+        for _ in range(3):
+            await admin.send(call("who", token="admin"))
+            assert await answered(admin) == "admin"
+            await bob.send(call("who", token="bob"))
+            assert await answered(bob) == "unset"
+
+
+# The end
+
+
+@pytest.mark.parametrize("tool", ["add", "wait"])
+async def test_what_has_come_when_the_server_stops_is_answered(tool: str) -> None:
+    signals = Signals()
+    asked, told = (ADD, "3") if tool == "add" else (call("wait"), "went")
+    async with site(make_server(signals)) as there, AsyncExitStack() as stack:
+        wires = [await stack.enter_async_context(there.wire()) for _ in range(8)]
+        for wire in wires:
+            await added(wire)
+        for wire in wires:
+            assert isinstance(wire.stream, trio.SocketStream)
+            os.write(
+                wire.stream.socket.fileno(), asked
+            )  # and nothing is read before the server stops
+        there.stopping.set()
+        await trio.testing.wait_all_tasks_blocked()
+        signals.go.set()
+        for wire in wires:
+            assert await answered(wire) == told
+            assert await wire.ended()
+
+
+async def test_a_request_whose_token_is_verified_when_the_server_stops_is_answered() -> (
+    None
+):
+    signals = Signals()
+
+    async def verify(token: str) -> str:
+        signals.begun.set()
+        await signals.go.wait()
+        return token
+
+    server = Server("guarded", access=Access(verify))
+
+    @server.tool
+    async def slow() -> str:
+        await trio.sleep(0.01)
+        return "slow"
+
+    async with site(server) as there, there.wire() as wire:
+        await wire.send(call("slow", token="a"))
+        await signals.begun.wait()
+        there.stopping.set()
+        await trio.testing.wait_all_tasks_blocked()
+        signals.go.set()
+        assert await answered(wire) == "slow"
+        assert await wire.ended()
