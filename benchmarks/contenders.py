@@ -1,8 +1,8 @@
 """The contenders: what they are, where they differ, and how each is built from package registries alone.
 
-`python -m benchmarks.contenders` builds all, or those that it is given, and prints what is there. Builds live in the
-folder that `$MCP_TRIO_CACHE` names, else in `~/.cache/mcp_trio_benchmarks`. Each is keyed by a hash of what it is made
-from, and made in a temporary folder that is renamed when complete: a half-finished one is never used.
+`python -m benchmarks.contenders` builds all of them, or those you name, and prints what is available. Builds are kept in
+the folder that `cache.py` chooses. Each is keyed by a hash of its sources and made in a temporary folder that is renamed
+when it is complete, so an unfinished build is never used.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
+
+from benchmarks.cache import cache_folder
 
 PROJECT = Path(__file__).resolve().parent.parent
 SOURCES = Path(__file__).resolve().parent / "contenders"
@@ -498,13 +500,8 @@ def build(contender: Contender) -> Build:
 
 def place(contender: Contender) -> Path:
     """Where a contender's build stands or would stand: two of one folder share it."""
-    chosen = os.environ.get("MCP_TRIO_CACHE")
-    root = (
-        Path(chosen).resolve()
-        if chosen
-        else Path.home() / ".cache" / "mcp_trio_benchmarks"
-    )
-    return root / f"{contender.folder}-{digest(contender.folder, contender.toolchain)}"
+    made_from = digest(contender.folder, contender.toolchain)
+    return cache_folder() / f"{contender.folder}-{made_from}"
 
 
 def digest(folder: str, toolchain: str) -> str:

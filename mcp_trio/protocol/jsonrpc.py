@@ -183,10 +183,11 @@ def encode(value: Any) -> bytes:
 
 
 def on_one_line(encoded: bytes) -> bytes:
-    """Return JSON without line breaks. Raises ValueError if it has some and is not JSON.
+    """Return JSON without line breaks.
 
-    Only a `msgspec.Raw` can have brought them. A line break would end the message on
-    stdio and in an event stream, and what follows it would be read as another one.
+    Only a `msgspec.Raw` can have brought them. One would end the message on stdio and
+    in an event stream, and what follows it would be read as another message. Raises
+    ValueError if JSON with line breaks is not valid.
     """
     if _LINE_FEED in encoded or _CARRIAGE_RETURN in encoded:
         return msgspec.json.format(encoded, indent=-1)

@@ -503,7 +503,7 @@ async def test_a_verifier_that_fails_lets_nobody_in_and_is_logged(
         assert "www-authenticate" not in refused.headers
         record, turned_away = caplog.records
         assert record.exc_info
-        assert turned_away.event == "refused"
+        assert vars(turned_away)["event"] == "refused"
         assert (
             record.getMessage().rpartition(" ")[2][:-1]
             in refused.json["error"]["message"]
@@ -603,13 +603,18 @@ async def test_a_stream_of_get_ends_with_its_principal(path: str) -> None:
 
 @pytest.mark.parametrize(
     "then",
-    [None, Principal("b", {"admin"}), Principal("a")],
-    ids=["none", "other", "less"],
+    [
+        None,
+        Principal("b", frozenset({"admin", "mcp"})),
+        Principal("a", frozenset({"mcp"})),
+        Principal("a", frozenset({"admin"})),
+    ],
+    ids=["none", "another principal", "fewer scopes", "without the required scope"],
 )
-async def test_who_stays_connected_is_let_go_when_the_token_is_withdrawn(
+async def test_connections_end_when_the_token_is_withdrawn(
     then: Principal | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = {"token": Principal("a", {"admin"})}
+    known = {"token": Principal("a", frozenset({"admin", "mcp"}))}
     monkeypatch.setattr(access_module, "RECHECK_INTERVAL", 0.1)
     monkeypatch.setattr(feed, "HEARTBEAT", 0.05)
 
@@ -620,7 +625,7 @@ async def test_who_stays_connected_is_let_go_when_the_token_is_withdrawn(
 
     with trio.fail_after(3):
         async with (
-            served_by(looking_up) as there,
+            served_by(Access(looking_up, scopes={"mcp"})) as there,
             there.wire() as news,
             there.wire() as legacy,
         ):

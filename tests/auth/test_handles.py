@@ -142,7 +142,7 @@ async def test_cve_2026_52870_a_request_without_a_session_cannot_be_cancelled_by
             "MCP-Protocol-Version": "2026-07-28",
             "Mcp-Method": "notifications/cancelled",
         }
-        await there.by(B).post(CANCELLING, stateless)
+        assert (await there.by(B).post(CANCELLING, stateless)).status == 202
         signals.go.set()
 
 
@@ -277,7 +277,7 @@ async def test_cve_2026_52870_a_subscription_cannot_be_ended_by_its_id(
             "MCP-Protocol-Version": "2026-07-28",
             "Mcp-Method": "notifications/cancelled",
         }
-        await there.by(B).post(CANCELLING, stateless)
+        assert (await there.by(B).post(CANCELLING, stateless)).status == 202
         there.server.remove_tool("add")
         heard = json.loads((await wire.event(parser)).data)
         assert heard["method"] == "notifications/tools/list_changed"

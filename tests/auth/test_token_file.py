@@ -131,6 +131,21 @@ async def test_a_file_that_has_become_unusable_changes_nothing_and_is_told_once(
     assert await verify("two") is not None
 
 
+async def test_a_digest_replaced_in_place_is_noticed(
+    path: Path, mock_clock: MockClock
+) -> None:
+    verify = token_file(written(path, ALICE))
+    before = path.stat()
+    with path.open("r+") as file:
+        file.write(ALICE.replace(digest("one"), digest("other")))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1_000_000))
+    after = path.stat()
+    assert (after.st_ino, after.st_size) == (before.st_ino, before.st_size)
+    mock_clock.jump(1)
+    assert await verify("one") is None
+    assert await verify("other") is not None
+
+
 async def test_a_pipe_is_read_once_and_holds_nothing_up(
     path: Path, mock_clock: MockClock
 ) -> None:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -266,6 +267,7 @@ def test_numbers_of_requests_are_at_least_one(
     assert "expected numbers such as 1,16, got '1,0'" in capsys.readouterr().err
 
 
+@pytest.mark.integration
 @pytest.mark.slow
 def test_a_chart(folder: Path) -> None:
     done = run(
@@ -278,6 +280,7 @@ def test_a_chart(folder: Path) -> None:
     )
 
 
+@pytest.mark.integration
 @pytest.mark.slow
 def test_where_no_chart_can_be_written_the_figures_are_told(folder: Path) -> None:
     done = run(
@@ -305,7 +308,7 @@ def test_a_chart_says_what_it_wants(
 # A trace as the load
 
 
-def trace(*lines: tuple[str, object], path: str = "t.jsonl") -> format.Trace:
+def trace(*lines: tuple[Any, object], path: str = "t.jsonl") -> format.Trace:
     header = format.Header(mcp_trace=1, revision=OLDER, transport="stdio")
     return format.Trace(
         header,

@@ -39,13 +39,13 @@ async def everything(
     units: Literal["metric", "imperial"] = "metric",
     size: Literal[1, 2, 3] = 1,
     colour: Colour | None = None,
-    tags: list[str] = (),
-    counts: list[int] = (),
-    colours: list[Colour] = (),
+    tags: list[str] = (),  # type: ignore[assignment]
+    counts: list[int] = (),  # type: ignore[assignment]
+    colours: list[Colour] = (),  # type: ignore[assignment]
     some: list[str] | None = None,
     text_or_number: str | int = "",
     at: Point | None = None,
-    points: list[Point] = (),
+    points: list[Point] = (),  # type: ignore[assignment]
     by_name: dict[str, int] | None = None,
     anything: object = None,
 ) -> None: ...

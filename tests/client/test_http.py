@@ -155,16 +155,6 @@ async def test_requests_run_beside_each_other(way, revision):
                     nursery.start_soon(client.call_tool, "wait", {"seconds": 0.3})
 
 
-@pytest.mark.parametrize(
-    ("way", "revision"),
-    [("http", "2025-11-25"), ("http", "2026-07-28"), ("sse", "2024-11-05")],
-)
-async def test_a_megabyte_each_way(way, revision):
-    async with client_over(way, revision) as client:
-        text = "é" * 2**19
-        assert (await client.call_tool("echo", {"text": text})).text == text
-
-
 async def test_arguments_that_belong_in_headers_are_sent_there():
     async with client_over("http", "2026-07-28") as client:
         await client.list_tools()

@@ -1,7 +1,7 @@
-"""The clients of the official SDKs, installed once into a cache folder, apart from this project's own environment.
+"""The clients of the official SDKs, installed once, apart from this project's own environment.
 
-The folder is `$MCP_TRIO_CACHE`, else `.cache/clients` under the project's root. Each install is keyed by a hash of what
-it is made from, and made in a temporary folder that is renamed when complete: a half-finished one is never used.
+They are kept in the user's cache folder (see `benchmarks/cache.py`). Each installation is keyed by a hash of its lock
+file and made in a temporary folder that is renamed when it is complete, so an unfinished one is never used.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from benchmarks.cache import cache_folder
 
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent.parent
@@ -149,7 +151,7 @@ def command_of(client: str) -> list[str]:
 def cached(name: str, make: Callable[[Path], None], parts: Sequence[bytes]) -> Path:
     """The folder that `make` filled, now or before, from these parts."""
     digest = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
-    folder = cache_root() / f"{name}-{digest}"
+    folder = cache_folder() / f"{name}-{digest}"
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(
@@ -160,11 +162,6 @@ def cached(name: str, make: Callable[[Path], None], parts: Sequence[bytes]) -> P
             make(unfinished)
             publish(unfinished, folder)
     return folder
-
-
-def cache_root() -> Path:
-    chosen = os.environ.get("MCP_TRIO_CACHE")
-    return Path(chosen).resolve() if chosen else PROJECT / ".cache" / "clients"
 
 
 def publish(unfinished: Path, folder: Path) -> None:

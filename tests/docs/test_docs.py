@@ -199,6 +199,7 @@ for name, value in shown.items():
 """
 
 
+@pytest.mark.integration
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "block", FOREIGN, ids=lambda block: f"{library_of(block)}-{block.line}"
@@ -218,7 +219,7 @@ def test_what_is_shown_of_another_library_runs_there(
     )
     assert done.returncode == 0, done.stderr
     if "mcp.run()" in block.text:
-        called = [*"-m mcp_trio call add a=1 b=2 --".split(), python, file]
+        called: list[Any] = [*"-m mcp_trio call add a=1 b=2 --".split(), python, file]
         done = subprocess.run(
             [sys.executable, *called],
             capture_output=True,
@@ -236,6 +237,7 @@ def interpreter_with(library: str) -> str:
         pytest.skip(f"cannot install {library}: {reason}")
 
 
+@pytest.mark.integration
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("library", "server"),
@@ -438,6 +440,8 @@ def looks_like(printed: str, shown: str) -> bool:
 @pytest.mark.slow
 @each_page
 def test_the_commands_of_a_page_print_what_it_shows(page: Path, tmp_path: Path) -> None:
+    if "$ curl " in page.read_text(encoding="utf-8") and shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
     with ExitStack() as stack:
         shell = Shell(tmp_path, stack)
         for block in blocks(page):
@@ -494,7 +498,7 @@ async def test_the_messages_of_the_troubles_are_what_is_said(
     said.append(caught.value.message)
     for wrong in ({"name": "ship"}, {"desc": ""}):
         with pytest.raises((TypeError, ValueError)) as refused:
-            server.tool(**wrong)(sleep)
+            server.tool(**wrong)(sleep)  # type: ignore[call-overload]
         said.append(str(refused.value))
     assert [message for message in said if f"`{message}`" not in text] == []
 

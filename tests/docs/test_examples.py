@@ -430,6 +430,7 @@ CALLS = {
 }
 
 
+@pytest.mark.integration
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["stdio", "http"])
 @each_example

@@ -18,7 +18,7 @@ import trio.testing
 from mcp_trio import Server
 from mcp_trio.client.event_parser import EventParser
 from mcp_trio.protocol import jsonrpc
-from mcp_trio.protocol.errors import HeaderMismatch, InvalidArguments
+from mcp_trio.protocol.errors import HeaderMismatch, InvalidParams
 from mcp_trio.protocol.framing import LineDecoder
 from mcp_trio.protocol.mirrored_headers import mirrors
 from mcp_trio.protocol.session import Answer, Batch, Call, Notice, Refusal, Session
@@ -591,7 +591,7 @@ def a_schema(mutator: Mutator) -> Callable[[], object]:
             reasons.append(str(refused))
         try:
             parameters.decode(mutator.make())
-        except InvalidArguments as refused:
+        except InvalidParams as refused:
             reasons.append(str(refused))
         assert all(reasons)
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 HANGS = 20  # seconds for one input
 EVERY = 2.0  # seconds between two lines of progress
@@ -88,7 +89,7 @@ def run_parser(name: str, inputs: int, seed: int, say: Say) -> int:
             for _ in range(100):
                 signal.setitimer(signal.ITIMER_REAL, HANGS)
                 try:
-                    count = one() or 1
+                    count: Any = one() or 1
                 except Exception as problem:
                     where = f"{name}, seed {seed}, input {progress.done:,}: {mutator.last[:2000]!r}"
                     raise Found(f"{where}: {problem!r}") from problem

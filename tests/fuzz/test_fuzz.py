@@ -22,6 +22,7 @@ def test_a_parser_takes_whatever_comes(name: str) -> None:
     run_parser(name, PARSERS[name][0] // 100, SEED, print)
 
 
+@pytest.mark.load
 @needs_proc
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SERVERS)
@@ -29,6 +30,7 @@ def test_a_server_takes_whatever_comes(name: str) -> None:
     assert SERVERS[name][1](3_000, SEED, print) == 3_000
 
 
+@pytest.mark.load
 @needs_proc
 @pytest.mark.slow
 @pytest.mark.parametrize("revision", [OPENING[0], OPENING[-1]])

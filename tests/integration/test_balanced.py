@@ -21,6 +21,8 @@ from mcp_trio.client.errors import RemoteError
 from mcp_trio.client.target import connect
 from tests.support.paths import PROJECT
 
+pytestmark = pytest.mark.integration
+
 PATIENCE = 20
 PLACES = "".join(
     f"{name}_temp_path {{0}}/{name}; "

@@ -15,7 +15,7 @@ from websockets.sync.client import ClientConnection
 import mcp_trio
 from tests.support.browser import Page, browser, contrast
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 ROOT = Path(mcp_trio.__file__).parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}

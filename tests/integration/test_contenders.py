@@ -17,6 +17,8 @@ from benchmarks.contenders import BOTH, CONTENDERS, OLDER, Build, Contender, Rol
 from mcp_trio.client.client import Client
 from mcp_trio.client.target import connect
 
+pytestmark = pytest.mark.integration
+
 MORE = 3
 SECONDS = 60
 NAMES = [

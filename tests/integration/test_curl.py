@@ -18,6 +18,8 @@ from mcp_trio.protocol.jsonrpc import MAX_MESSAGE
 from tests.support.http_wire import HEADERS, MODERN, Response, message, modern_headers
 from tests.support.paths import PROJECT
 
+pytestmark = pytest.mark.integration
+
 SERVER = [sys.executable, "-m", "mcp_trio", "--http", "0"]
 PATIENCE = 10
 # Whatever its user has set up for it is left out.

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.integration
+
 PATIENCE = 10
 CONFIG = """
 daemon off; pid {folder}/pid; error_log {folder}/errors;

@@ -13,6 +13,8 @@ import pytest
 from tests.clients.install import Unavailable, node_modules, python_sdk
 from tests.support.paths import PROJECT
 
+pytestmark = pytest.mark.integration
+
 DEMO_SERVER = [sys.executable, "-m", "mcp_trio"]
 WEATHER = "Current weather in New York:\nTemperature: 72°F\nConditions: Partly cloudy"
 SECONDS = 60

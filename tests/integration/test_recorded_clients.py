@@ -28,6 +28,8 @@ from tests.recorded.recording import (
     serve_conversation,
 )
 
+pytestmark = pytest.mark.integration
+
 TRACES = [
     read(path) for path in sorted((PROJECT / "traces" / "clients").glob("*.jsonl"))
 ]

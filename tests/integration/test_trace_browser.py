@@ -21,7 +21,7 @@ from tests.support.diagrams import (
     trace,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

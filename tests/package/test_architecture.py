@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -255,8 +255,11 @@ def impurities(file: str) -> Iterator[str]:
         ):
             yield f"{file}:{line}: imports {module}"
     for node in ast.walk(tree(file)):
-        is_used = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-        if is_used and node.id in NOT_PURE_NAMES:
+        if (
+            isinstance(node, ast.Name)
+            and isinstance(node.ctx, ast.Load)
+            and node.id in NOT_PURE_NAMES
+        ):
             yield f"{file}:{node.lineno}: uses {node.id}()"
         if isinstance(node, ast.Attribute) and re.fullmatch(
             r"sys\.(__)?std(in|out|err)(__)?", ast.unparse(node)
@@ -441,7 +444,7 @@ def test_the_one_private_attribute_is_read_in_one_file() -> None:
     assert len(readers) <= 1, ", ".join(sorted(readers))
 
 
-def own_docstring(thing: object) -> str:
+def own_docstring(thing: Any) -> str:
     """Its own docstring: neither inherited, nor the signature that dataclasses puts in its place."""
     text = (
         vars(thing).get("__doc__")
@@ -638,10 +641,24 @@ def import_time(*modules: str) -> int:
     return sum(times[module] for module in modules)
 
 
+@pytest.mark.load
 @pytest.mark.slow
 def test_importing_mcp_trio_costs_little_more_than_trio_and_msgspec() -> None:
     runs = [(import_time("mcp_trio"), import_time("trio", "msgspec")) for _ in range(9)]
     ours, floor = (min(times) for times in zip(*runs, strict=True))
     assert ours < 1.3 * floor, (
         f"import mcp_trio takes {ours} us; the limit is 1.3 times the {floor} us of trio and msgspec"
+    )
+
+
+def test_no_test_imports_from_another_test() -> None:
+    """What several tests use is in tests/support."""
+    none_of(
+        [
+            f"{path.relative_to(ROOT)}:{node.lineno}: imports {node.module}"
+            for path in sorted((ROOT / "tests").rglob("*.py"))
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.ImportFrom)
+            if re.search(r"(^|\.)(test_\w+|conftest)$", node.module or "")
+        ]
     )

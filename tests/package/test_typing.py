@@ -1,6 +1,5 @@
 """What a type checker sees of the public API: mypy runs on a user's programs."""
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -10,9 +9,8 @@ import pytest
 
 from tests.support.paths import PROJECT as ROOT
 
-if importlib.util.find_spec("mypy") is None:
-    pytest.skip("mypy is absent: pip install mypy", allow_module_level=True)
-
+pytestmark = pytest.mark.types
+pytest.importorskip("mypy", reason="mypy is not installed: pip install mypy")
 
 # The programs begin with this.
 COMMON = """

@@ -179,7 +179,7 @@ async def test_what_a_server_does_not_offer_is_not_found(revision: str) -> None:
 async def test_names_that_are_unknown(revision: str) -> None:
     not_found = -32002 if revision in OPENING else -32602
     ref = {"type": "ref/prompt", "name": "nothing"}
-    cases = [
+    cases: list[tuple[str, Any, int]] = [
         ("tools/call", {"name": "nothing"}, -32602),
         ("prompts/get", {"name": "nothing"}, -32602),
         ("resources/read", {"uri": "notes://none"}, not_found),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mcp_trio import Context, Server
+from mcp_trio.client.errors import RemoteError
 from tests.support.checked import ALL, OPENING, connect, opened, raw
 
 LAST_WITH_SESSIONS = OPENING[-1]
@@ -75,7 +76,9 @@ async def test_other_arguments_than_an_object_or_null_are_refused() -> None:
     async with connect(make_server()) as client:
         for given in ([], "null", 0, False):
             params = {"name": "greet", "arguments": given}
-            assert (await client.request("tools/call", params)).is_error
+            with pytest.raises(RemoteError) as caught:
+                await client.request("tools/call", params)
+            assert caught.value.code == -32602
 
 
 @pytest.mark.parametrize("revision", OPENING)

@@ -250,7 +250,10 @@ async def test_a_hundred_clients_with_one_id_over_websocket() -> None:
 
 
 async def websocket(wire: Wire, nursery: trio.Nursery) -> WebSocketConnection:
-    queue = {"max_message_size": 2**24, "message_queue_size": math.inf}
+    queue: dict[str, Any] = {
+        "max_message_size": 2**24,
+        "message_queue_size": math.inf,
+    }
     return await wrap_client_stream(
         nursery, wire.stream, "localhost", "/mcp", subprotocols=["mcp"], **queue
     )
@@ -377,7 +380,7 @@ def test_nothing_is_fetched_for_a_schema(keyword: str, place: str) -> None:
         with pytest.raises(
             ValueError, match=r"which is not within the schema|supported are"
         ):
-            Server("schemas").add_tool(tool, **{place: schema})
+            Server("schemas").add_tool(tool, **{place: schema})  # type: ignore[arg-type]
         with pytest.raises(BlockingIOError):
             listener.accept()
 

@@ -121,6 +121,7 @@ def p99(port: int) -> float:
     return sorted(seconds)[CALLS * 99 // 100]
 
 
+@pytest.mark.load
 @pytest.mark.slow
 def test_honest_calls_do_not_wait_for_slow_attackers(descriptors: None) -> None:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}

@@ -7,6 +7,7 @@ the canary its own response. In some cases a call to a tool is hidden; it must n
 
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 import trio
@@ -214,9 +215,9 @@ REPEATED = {
 }
 
 
-def told(pieces: Iterable[bytes]) -> list[object]:
+def told(pieces: Iterable[bytes]) -> list[Any]:
     """All that a connection reads from requests, to the last of them; of a bad one that it is bad."""
-    parser, found = RequestParser(lambda head: None, "localhost"), list[object]()
+    parser, found = RequestParser(lambda head: None, "localhost"), list[Any]()
     for piece in pieces:
         if parser.failed or (parser.requests and not parser.requests[-1].keeps_alive):
             break  # the connection reads no more
@@ -243,7 +244,7 @@ def told(pieces: Iterable[bytes]) -> list[object]:
 def test_a_head_that_comes_again_is_read_as_if_it_were_the_first(
     requests: list[bytes],
 ) -> None:
-    wanted = list[object]()
+    wanted = list[Any]()
     for one in requests:
         (read,) = told([one])
         wanted.append(read)

@@ -23,6 +23,7 @@ from tests.support.checked import (
     opened,
     ping,
     raw,
+    request,
 )
 
 CANCELLING = [revision for revision in ALL if revision > "2024-10-07"]
@@ -204,6 +205,31 @@ async def test_a_tool_that_fails_on_being_cancelled_is_not_answered(
         (pong,) = await client.exchange(cancelled(1), ping(R))
         assert pong["id"] == "ping"
     assert "while it was cancelled" in caplog.text
+
+
+async def test_clean_up_after_a_cancellation_reports_no_progress() -> None:
+    server = Server("x")
+    cleaned_up = []
+
+    @server.tool
+    async def work(ctx: Context) -> str:
+        await ctx.progress(1)
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await ctx.progress(2)
+                await trio.lowlevel.checkpoint()
+                await ctx.progress(3)
+                cleaned_up.append(True)
+        return "never"
+
+    params = {"name": "work", "arguments": {}, "_meta": {"progressToken": "p"}}
+    async with opened(server, R) as client:
+        (progress,) = await client.exchange(request(1, "tools/call", params))
+        assert progress["params"]["progress"] == 1
+        assert await client.exchange(cancelled(1)) == []
+    assert cleaned_up == [True]
 
 
 async def test_everything_in_a_tools_nursery_stops() -> None:

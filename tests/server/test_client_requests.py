@@ -29,13 +29,17 @@ from tests.support.checked import (
     NEWEST,
     VENDOR,
     Json,
+    cancelled,
     connect,
+    initialize,
     modern,
     opened,
     raw,
+    request,
 )
 
 R = "2025-11-25"
+CALL = {"name": "look", "arguments": {}}
 ELICITING = [revision for revision in ALL if revision >= "2025-06-18"]
 WITH_ROOTS = [revision for revision in ALL if revision > "2024-10-07"]
 URL = ["2025-11-25", NEWEST]
@@ -752,3 +756,31 @@ async def test_the_vendors_keys_do_not_reach_a_legacy_client() -> None:
             }
         )
     assert VENDOR not in json.dumps(replies)
+
+
+@pytest.mark.parametrize("ending", ["an answer", "an error", "a cancellation"])
+async def test_a_question_is_forgotten_when_it_has_ended(ending: str) -> None:
+    server = Server("x")
+    conversations = set()
+    server.on_message = lambda conversation, sender, message: conversations.add(
+        conversation
+    )
+
+    @server.tool
+    async def look(ctx: Context) -> str:
+        return str(await ctx.roots())
+
+    async with raw(server, R) as client:
+        await client.exchange(initialize(R, capabilities={"roots": {}}))
+        (question,) = await client.exchange(request(1, "tools/call", CALL))
+        (conversation,) = conversations
+        assert len(conversation._questions) == 1
+        answer: Json = {"jsonrpc": "2.0", "id": question["id"]}
+        if ending == "an answer":
+            answer["result"] = {"roots": []}
+        elif ending == "an error":
+            answer["error"] = {"code": -32601, "message": "no"}
+        else:
+            answer = cancelled(1)
+        await client.exchange(answer)
+        assert len(conversation._questions) == 0

@@ -396,6 +396,30 @@ async def test_who_listens_takes_no_place_from_who_calls() -> None:
         assert [refused(reply) for reply in await client.quiet()] == [""]
 
 
+async def test_listens_without_a_session_are_bounded_for_each_sender(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mcp_trio.server.limiter.MOST_OF_ONE", 3)
+    limiter = Busy().server.limiter
+
+    def listening(name: str) -> Any:
+        return SimpleNamespace(
+            conversation=SimpleNamespace(is_lasting=False, waiting=0, address=""),
+            principal=Principal(name),
+            call=SimpleNamespace(method="subscriptions/listen"),
+            limited_tool=None,
+        )
+
+    for _ in range(3):
+        limiter.check(listening("a"))
+        limiter.count(listening("a"), 1)
+    with pytest.raises(TooManyCalls, match="under way: 3"):
+        limiter.check(listening("a"))
+    limiter.check(listening("b"))
+    limiter.count(listening("a"), -1)
+    limiter.check(listening("a"))
+
+
 async def test_the_calls_of_a_batch_are_counted_one_by_one() -> None:
     busy = Busy(max_in_flight=2)
     async with opened(busy.server, "2025-03-26") as client:
@@ -524,6 +548,22 @@ def test_a_tools_limits_are_checked_when_it_is_added(options: Json) -> None:
         ValueError, match=rf"^server.tool\({next(iter(options))}\): expected"
     ):
         Server("x").add_tool(add, **options)
+
+
+async def test_a_call_refused_by_its_tools_rate_leaves_the_overall_rate_alone(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    busy = Busy(Limits(rate="3/h"), rate="1/h")
+    busy.go.set()
+    async with opened(busy.server, R) as client:
+        replies = await client.exchange(*calls(R, 5, "work"))
+        assert [bool(refused(reply)) for reply in replies].count(True) == 4
+        replies = await client.exchange(*calls(R, 3))
+    assert [refused(reply).partition(":")[0] for reply in replies] == [
+        "",
+        "",
+        "Too many calls",
+    ]
 
 
 def test_limits_are_limits() -> None:
@@ -721,6 +761,10 @@ async def test_the_older_revisions_client_gets_an_error_that_it_can_read(
         await client.call_tool("quick")
         with pytest.raises(RemoteError, match="try again in 60 s"):
             await client.call_tool("quick")
+
+
+def test_without_a_rate_no_request_counts_as_a_flood() -> None:
+    assert Busy().server.limiter.flood("192.0.2.1") == 0
 
 
 def test_the_sender_of_a_request() -> None:

@@ -166,7 +166,7 @@ async def test_an_answer_that_does_not_fit_the_output_schema_is_an_error(
 
     @server.middleware
     async def answer(call: MiddlewareCall, proceed: Proceed) -> object:
-        return ToolResult(structured="no number")
+        return ToolResult(structured="no number")  # type: ignore[call-arg]
 
     async with connect(server) as client:
         result = await client.call_tool("add", {"a": 1, "b": 2})
@@ -245,7 +245,7 @@ def test_middleware_that_is_not_async_is_refused() -> None:
     expected = "expected async def f(call, proceed), got <function"
     with pytest.raises(TypeError, match=re.escape(expected)):
 
-        @server.middleware
+        @server.middleware  # type: ignore[type-var]
         def audit(call: MiddlewareCall, proceed: Proceed) -> object:
             return None
 

@@ -131,6 +131,7 @@ async def test_a_message_behind_one_that_waits_is_served_in_the_same_batch_of_me
         assert len(await client.quiet()) == 50
 
 
+@pytest.mark.load
 @pytest.mark.slow
 async def test_ten_thousand_calls_in_flight() -> None:
     office = Office()

@@ -132,7 +132,7 @@ def test_results_of_tools_go_out_in_the_revisions_form() -> None:
     messages: list[Message] = [
         "How warm is it?",
         SamplingMessage("assistant", [Text("Let me see."), use("a"), use("b")]),
-        [use("a").result("4", structured=4), use("b").result(["x", Audio(b"1", "audio/wav")], is_error=True)],
+        [use("a").result("4", structured=4), use("b").result(["x", Audio(b"1", "audio/wav")], is_error=True)],  # type: ignore[list-item]
     ]  # fmt: skip
     results = sent("2025-11-25", messages)["messages"][2]
     assert results["role"] == "user"

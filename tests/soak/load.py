@@ -137,7 +137,7 @@ class Soak:
 
     async def work(self, stdio: "Stdio") -> None:
         """One client after the other."""
-        kinds = [*KINDS, partial(over_stdio, stdio=stdio)]
+        kinds: list[Any] = [*KINDS, partial(over_stdio, stdio=stdio)]
         while not self.stopping:
             kind = self.random.choice(kinds)
             name = getattr(kind, "__name__", "over_stdio")
@@ -399,7 +399,10 @@ async def over_sse(soak: Soak) -> None:
 @asynccontextmanager
 async def websocket(soak: Soak) -> AsyncIterator[tuple[WebSocketConnection, Wire]]:
     async with soak.there.wire() as wire, trio.open_nursery() as nursery:
-        limits = {"max_message_size": 2**24, "message_queue_size": math.inf}
+        limits: dict[str, Any] = {
+            "max_message_size": 2**24,
+            "message_queue_size": math.inf,
+        }
         yield (
             await wrap_client_stream(
                 nursery,
@@ -568,7 +571,11 @@ async def serving(temporary: str, seed: int) -> AsyncIterator[tuple[Soak, Stdio]
         if not name.startswith("MCP_TRIO_")
     }
     environment |= {"TMPDIR": temporary, "PYTHONPATH": str(PROJECT)}
-    pipes = {"stdin": reading, "stdout": writing, "stderr": subprocess.PIPE}
+    pipes: dict[str, Any] = {
+        "stdin": reading,
+        "stdout": writing,
+        "stderr": subprocess.PIPE,
+    }
     async with trio.open_nursery() as nursery:
         process = await trio.lowlevel.open_process(command, env=environment, **pipes)
         os.close(reading)

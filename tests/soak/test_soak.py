@@ -15,6 +15,7 @@ BEFORE = {
 }
 
 
+@pytest.mark.load
 @pytest.mark.slow
 @pytest.mark.skipif(
     not Path("/proc/self/statm").exists(),

@@ -48,7 +48,7 @@ class Wire:
     """One connection. Every wait ends the test after PATIENCE seconds."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
-        self.stream = stream
+        self.stream: Any = stream
         self._bytes = b""
 
     async def send(self, data: bytes) -> None:

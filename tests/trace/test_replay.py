@@ -872,6 +872,31 @@ async def test_a_stream_of_events_has_its_head_its_events_and_its_end():
     assert list(map(told, done.findings)) == []
 
 
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"id": "x-2", "event": "other"},
+        {"id": "x-2", "event": "message", "retry": "5"},
+        {"event": "message"},
+    ],
+    ids=["another name", "a time to wait that is not sent", "an id that is not there"],
+)
+async def test_the_fields_of_an_event_are_compared(event):
+    asked, head = exchange(
+        3, asks(5, name="count", arguments={"to": 1}, _meta={"progressToken": 1})[1], None,
+        headers={"content-type": "text/event-stream"},
+    )  # fmt: skip
+    first = {"id": "x-1", "event": "message"}
+    events = [
+        Line(t=0, sender="server", stream=3, event={"id": "x-0", "data": ""}),
+        line("server", progress(1, 1)[1], stream=3, event=first),
+        line("server", answers(5, **content("to 1"))[1], stream=3, event=event),
+        Line(t=0, sender="server", stream=3, ends=True),
+    ]
+    done = await replay(over_http(asked, head, *events), make_server(), "http")
+    assert [found.what for found in done.findings] == ["event"]
+
+
 async def test_statuses_and_the_headers_that_were_recorded_are_compared():
     wrong = exchange(
         3,

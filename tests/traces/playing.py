@@ -355,7 +355,7 @@ def nothing_by_chance() -> Iterator[None]:
         yield
 
 
-def fresh(spec: str) -> Server:
+def fresh(spec: str) -> Any:
     """A server of its own, which a scenario may change; the demo does not change."""
     with patch.object(sys, "path", [*sys.path]):
         server = load(spec if spec == DEMO else str(ROOT / spec))

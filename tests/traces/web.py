@@ -116,7 +116,7 @@ class Exchange:
     async def leave(self) -> None:
         """Close the connection before the response has ended."""
         self.record("client", ends=True)
-        await self._chunks.aclose()
+        await self._chunks.aclose()  # type: ignore[attr-defined]
         await trio.aclose_forcefully(self._stream)
 
 

@@ -429,6 +429,16 @@ def start(code, stdin=subprocess.PIPE):
 
 
 @pytest.mark.parametrize("code", [RUN, RUN_THREADS], ids=["loop", "threads"])
+def test_what_reads_standard_input_takes_no_message_from_the_wire(code):
+    with start(code) as server:
+        server.stdin.write(b"print('begun', flush=True); print(repr(os.read(0, 10)))\n")
+        assert server.stderr.readline() == b"begun\n"
+        replies, printed = server.communicate(b"print('second')\n", timeout=20)
+    assert replies == b"done\n" * 2
+    assert printed == b"b''\nsecond\n"
+
+
+@pytest.mark.parametrize("code", [RUN, RUN_THREADS], ids=["loop", "threads"])
 def test_a_client_that_is_gone_ends_the_program_without_a_traceback(code):
     with start(code) as server:
         server.stdin.write(b"1\n")

@@ -257,14 +257,6 @@ async def test_bad_messages_are_answered_and_the_next_is_served(bad):
         assert (await hear(client))["id"] == 1
 
 
-@pytest.mark.parametrize("real", [False, True])
-async def test_a_megabyte_each_way(real):
-    async with connected(real=real) as client:
-        text = "é" * 2**19
-        await client.send_message(call(1, "echo", text=text))
-        assert text_of(await hear(client)) == text
-
-
 async def test_a_message_of_the_largest_size_is_taken():
     async with connected() as client:
         message = call(1, "echo", text="")

@@ -8,7 +8,7 @@ from typing import Any
 import trio
 
 from ...auth.principal import NO_SCOPES
-from ...protocol.errors import InvalidArguments
+from ...protocol.errors import InvalidParams
 from ...protocol.types import Json, Model
 from ..accounts import account_of
 from ..context import Context
@@ -63,13 +63,13 @@ class Feature:
         self._is_async = _is_async(function)
 
     def decode(self, raw: bytes) -> dict[str, Any]:
-        """Return the keyword arguments in encoded ones. Raises InvalidArguments.
+        """Return the keyword arguments in encoded ones. Raises InvalidParams.
 
         Null counts as no arguments, because clients in Go write an absent map so.
         """
         try:
             return self.parameters.decode(raw)
-        except InvalidArguments:
+        except InvalidParams:
             # Only now, because few clients send it.
             if bytes(raw) != b"null":
                 raise

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from ...protocol import jsonrpc
-from ...protocol.errors import InvalidArguments
+from ...protocol.errors import InvalidArguments, InvalidParams
 from .annotations import located, member_types
 from .contents import is_pydantic, is_pydantic_field
 from .decode import DECODE_ERRORS, with_whole_numbers
@@ -104,18 +104,37 @@ class Parameters:
         )
 
     def decode(self, raw: bytes) -> dict[str, Any]:
-        """Return the keyword arguments in a JSON object. Raises InvalidArguments."""
+        """Return the keyword arguments in a JSON object.
+
+        Raises InvalidArguments if the object does not fit the schema, and InvalidParams
+        if it is not an object.
+        """
         try:
-            try:
-                if self._is_plain:
-                    return asdict(self._decode(raw))
-                return self._decode_and_check(raw)
-            except DECODE_ERRORS as error:
-                whole = with_whole_numbers(bytes(raw), error)
-                return self._decode_and_check(whole)
+            if self._is_plain:
+                return asdict(self._decode(raw))
+            return self._decode_and_check(raw)
+        except DECODE_ERRORS as error:
+            return self._decode_leniently(raw, error)
+
+    def _decode_leniently(self, raw: bytes, error: Exception) -> dict[str, Any]:
+        """Decode what does not fit as it is, or explain why it does not fit."""
+        try:
+            self._require_object(raw)
+            return self._decode_and_check(with_whole_numbers(bytes(raw), error))
         except DECODE_ERRORS as error:
             reason = self._reason(jsonrpc.explain(error))
             raise InvalidArguments(reason, of=self._of) from None
+
+    def _require_object(self, raw: bytes) -> None:
+        """Raises InvalidParams if arguments are not a JSON object.
+
+        Then the request itself is not valid, whatever the schema of its tool is.
+        """
+        try:
+            msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        except msgspec.ValidationError as error:
+            problem = InvalidArguments(jsonrpc.explain(error), of=self._of)
+            raise InvalidParams(problem.message, reason=problem.reason) from None
 
     def _decode_and_check(self, raw: bytes) -> dict[str, Any]:
         if self._check is not None:

@@ -13,8 +13,8 @@ from mcp_trio.testing import connect
 from tests.support.checked import ALL, OPENING
 
 NEWEST = ALL[-1]
-SOMEBODY = Principal("somebody", {"read"})
-ADMIN = Principal("admin", {"read", "admin"})
+SOMEBODY = Principal("somebody", frozenset({"read"}))
+ADMIN = Principal("admin", frozenset({"read", "admin"}))
 
 
 @pytest.fixture

@@ -47,9 +47,10 @@ SIZE = 50_000
 @pytest.mark.parametrize(
     "filling", ["a", "/", "-", "a/", "%", "%41", "aa", "é", "/b", "a-"]
 )
-def test_a_long_uri_takes_no_long_time(template: str, filling: str) -> None:
-    uri = "a://" + (filling * SIZE)[:SIZE]
+def test_a_long_uri_is_matched_in_linear_time(template: str, filling: str) -> None:
     matcher = UriTemplate(template)
-    begun = time.perf_counter()
+    uri = "a://" + (filling * SIZE)[:SIZE]
+    begun = time.thread_time()
     matcher.match(uri)
-    assert time.perf_counter() - begun < 0.01 * (5 if "%" in filling else 1)
+    # It takes some milliseconds. Quadratic time would be many seconds.
+    assert time.thread_time() - begun < 1

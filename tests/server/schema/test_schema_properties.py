@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcp_trio.protocol.errors import InvalidArguments
+from mcp_trio.protocol.errors import InvalidArguments, InvalidParams
 from mcp_trio.server.schema.signature import Parameters, Returned
 
 
@@ -345,6 +345,9 @@ def accepts(parameters: Parameters, value: Any) -> bool:
             ("$", "Missing required argument: ", "Unknown argument: ")
         )
         return False
+    except InvalidParams as error:
+        assert error.reason.startswith("$: expected object, got ")
+        return False
     assert set(arguments) == set(parameters.schema["properties"])
     return True
 
@@ -418,6 +421,7 @@ def test_output_passes_exactly_when_it_fits_its_schema(kind: Any, data: st.DataO
         assert not fits, error
 
 
+@pytest.mark.load
 @pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow], max_examples=1500)
 @given(parameters=signatures(), data=st.data())

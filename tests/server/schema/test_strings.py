@@ -12,7 +12,7 @@ import pytest
 
 from mcp_trio import Context, Server
 from mcp_trio.client.errors import RemoteError
-from mcp_trio.protocol.errors import InvalidArguments
+from mcp_trio.protocol.errors import InvalidArguments, InvalidParams
 from mcp_trio.server.schema.strings import StringParameters
 from tests.support.checked import ALL, connect
 
@@ -130,7 +130,7 @@ def test_missing_and_unknown_arguments_are_told_as_ever() -> None:
         parameters_of(int).decode(b"{}")
     with pytest.raises(InvalidArguments, match="Unknown argument: y"):
         parameters_of(int).decode(b'{"x":"1","y":"2"}')
-    with pytest.raises(InvalidArguments, match="expected object, got array"):
+    with pytest.raises(InvalidParams, match="expected object, got array"):
         parameters_of(int).decode(b"[]")
 
 

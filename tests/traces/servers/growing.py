@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from mcp_trio import Server
 from mcp_trio.load_spec import load
 
 SEEDS = Path(__file__).parent.parent.parent / "seeds"
@@ -15,7 +15,7 @@ async def one_more() -> str:
     return "Here."
 
 
-def growing(number: int) -> Server:
+def growing(number: int) -> Any:
     """The server of a seed, with a tool that adds another."""
     server = load(str(SEEDS / f"seed_00{number}.py"))
 

@@ -139,15 +139,6 @@ async def test_a_session_from_beginning_to_end() -> None:
         assert (await there.post(message("ping"), headers)).status == 404
 
 
-async def test_a_megabyte_each_way() -> None:
-    async with site(make_server()) as there:
-        text = "x" * 2**20
-        response = await there.modern(
-            "tools/call", {"name": "echo", "arguments": {"text": text}}
-        )
-        assert response.json["result"]["content"][0]["text"] == text
-
-
 @pytest.mark.parametrize(
     ("method", "path", "headers", "status"),
     [
@@ -468,6 +459,7 @@ async def test_the_command_stops_in_order() -> None:
                 assert await process.wait() == 0
 
 
+@pytest.mark.integration
 @pytest.mark.slow
 async def test_http_2() -> None:
     if not (curl := shutil.which("curl")):

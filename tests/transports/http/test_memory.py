@@ -17,6 +17,7 @@ from tests.support.http_wire import HEADERS, message, request
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.load,
     pytest.mark.skipif(
         not Path("/proc/self/statm").exists(),
         reason="needs /proc to read the memory of a process",

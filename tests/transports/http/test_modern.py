@@ -24,7 +24,7 @@ from tests.support.oracle import Oracle
 ADD = {"name": "add", "arguments": {"a": 1, "b": 2}}
 
 
-async def without(there: Site, name: str) -> int:
+async def without(there: Site, name: str) -> tuple[int, int]:
     body = message("tools/call", {**ADD, "_meta": MODERN})
     headers = modern_headers(body)
     del headers[name]

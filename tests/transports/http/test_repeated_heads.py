@@ -1,5 +1,7 @@
 """A head that came before is known again: what is read must be what would be read without that."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +29,7 @@ def chunked(body: bytes) -> bytes:
     )
 
 
-def read(pieces: list[bytes], *, forgetful: bool = False) -> list[object]:
+def read(pieces: list[bytes], *, forgetful: bool = False) -> list[Any]:
     """What was read of each request, and how it ended."""
     parser = RequestParser(admit, "127.0.0.1")
     for piece in pieces:

@@ -28,7 +28,7 @@ def head(target: bytes = b"/mcp", local: str = "", **headers: str) -> Head:
 
 
 def status(guard: Guard, **headers: str) -> int:
-    refused = guard.check(head(**headers))
+    refused = guard.check(head(b"/mcp", "", **headers))
     return refused.status if refused else 200
 
 
@@ -272,7 +272,7 @@ def check(arguments: object, **headers: str) -> None:
         None,
         None,
     )
-    check_arguments(list(mirrors(SCHEMA)), call, head(**headers).headers)
+    check_arguments(list(mirrors(SCHEMA)), call, head(b"/mcp", "", **headers).headers)
 
 
 def test_only_properties_lead_to_a_mirrored_argument() -> None:

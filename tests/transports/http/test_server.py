@@ -172,17 +172,6 @@ async def test_metrics_count_by_known_methods_alone() -> None:
         assert not any("evil" in line for line in lines)
 
 
-async def test_a_megabyte_each_way() -> None:
-    async with site(make_server()) as there:
-        text = "x" * 2**20
-        reply = (
-            await there.modern(
-                "tools/call", {"name": "echo", "arguments": {"text": text}}
-            )
-        ).json
-        assert reply["result"]["content"][0]["text"] == text
-
-
 async def test_resets_leave_no_trace_and_no_descriptor(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

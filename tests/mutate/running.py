@@ -1,0 +1,154 @@
+"""Run the tests that reach a mutant, in a copy of the package."""
+
+from __future__ import annotations
+
+import os
+import py_compile
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import coverage
+
+from tests.mutate.mutants import Mutant
+from tests.support.paths import PROJECT
+
+PACKAGE = "mcp_trio"
+FAST = "not slow and not integration and not load and not types"
+# The folders whose tests reach a folder of the package without starting a process.
+FOLDERS = {
+    "protocol": ["protocol", "server", "support", "transports", "security"],
+    "auth": ["auth"],
+    "transports": ["transports", "security", "auth"],
+    "server": ["server", "protocol", "auth", "transports", "console"],
+}
+OPTIONS = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:randomly"]
+# Tests of one function that are run at first. The others are run if these notice nothing.
+AT_FIRST = 2
+SECONDS = 60
+
+
+class Copy:
+    """A copy of the project, with one module at a time changed.
+
+    Only the package is copied. Everything else is a link.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for path in PROJECT.iterdir():
+            if path.name != PACKAGE and not path.name.startswith("."):
+                (folder / path.name).symlink_to(path)
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(PROJECT / PACKAGE, folder / PACKAGE, ignore=ignored)
+        for file in (folder / PACKAGE).rglob("*.py"):
+            py_compile.compile(str(file))
+
+    def environment(self) -> dict[str, str]:
+        """Return an environment that imports this copy."""
+        own = {"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        return {**os.environ, **own}
+
+    def reaching(self, module: Path, tests: list[str]) -> dict[int, list[str]]:
+        """Return the ids of the tests that run each line of a module.
+
+        `tests` are paths. By default they are the folders that belong to the module.
+        Raises SystemExit if a test fails before anything is changed.
+        """
+        data = self.folder / "coverage"
+        room = module.relative_to(PACKAGE).parts[0]
+        folders = tests or [f"tests/{name}" for name in FOLDERS.get(room, [room])]
+        command = [sys.executable, "-m", "coverage", "run", f"--data-file={data}"]
+        command += [f"--include={self.folder / module}", "--rcfile=/dev/null"]
+        command += ["-m", "pytest", *OPTIONS, "-p", "tests.mutate.contexts"]
+        command += ["-m", FAST, *folders]
+        done = subprocess.run(
+            command, cwd=self.folder, env=self.environment(), check=False
+        )
+        if done.returncode:
+            raise SystemExit("a test fails before anything is changed")
+        measured = coverage.CoverageData(basename=str(data))
+        measured.read()
+        lines = measured.contexts_by_lineno(str(self.folder / module))
+        return {line: [id for id in ids if id] for line, ids in lines.items()}
+
+    def require_passing(self, tests: list[str]) -> None:
+        """Raise SystemExit if a test fails though nothing is changed."""
+        first, _ = _in_two_rounds(tests)
+        if first and self._fails(first):
+            raise SystemExit("a test fails in a fork before anything is changed")
+
+    def notices(self, module: Path, mutant: Mutant, tests: list[str]) -> bool:
+        """Return whether one of these tests fails in the mutant."""
+        file = self.folder / module
+        original = file.read_text(encoding="utf-8")
+        compiled = Path(py_compile.compile(str(file)) or "")
+        compiled.unlink()
+        file.write_text(mutant.source, encoding="utf-8")
+        try:
+            first, others = _in_two_rounds(tests)
+            return self._fails(first) or (bool(others) and self._fails(others))
+        finally:
+            file.write_text(original, encoding="utf-8")
+            py_compile.compile(str(file))
+
+    def _fails(self, tests: list[str]) -> bool:
+        """Run tests in a fork, which has imported the libraries already."""
+        child = os.fork()
+        if child == 0:
+            _run_and_exit(tests, self.folder, self.environment())
+        deadline = time.monotonic() + SECONDS
+        while time.monotonic() < deadline:
+            pid, status = os.waitpid(child, os.WNOHANG)
+            if pid:
+                return status != 0
+            time.sleep(0.01)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        return True
+
+
+def _in_two_rounds(tests: list[str]) -> tuple[list[str], list[str]]:
+    """Divide tests into a few of each function, and the others."""
+    seen: dict[str, int] = defaultdict(int)
+    first, others = [], []
+    for test in tests:
+        function = test.partition("[")[0]
+        seen[function] += 1
+        chosen = first if seen[function] <= AT_FIRST else others
+        chosen.append(test)
+    return first, others
+
+
+def preload() -> None:
+    """Import what every test needs and no test changes."""
+    import hypothesis  # noqa: F401
+    import msgspec  # noqa: F401
+    import pytest  # noqa: F401
+    import trio.testing  # noqa: F401
+
+
+def _run_and_exit(tests: list[str], folder: Path, environment: dict[str, str]) -> None:
+    """Run tests in this process, and end it. Nothing is printed."""
+    os.setpgid(0, 0)
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.path.insert(0, str(folder))
+    sys.dont_write_bytecode = True
+    import pytest
+
+    # What is preloaded cannot be rewritten, and need not be.
+    quiet = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    code = 1
+    try:
+        code = int(pytest.main([*OPTIONS, *quiet, *tests]))
+    finally:
+        os._exit(code)
