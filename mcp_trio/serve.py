@@ -48,12 +48,20 @@ class Server(app.Server[StateT]):
     `access` controls who may use the server over HTTP and WebSocket: an `Access`, or
     only its async function from a token to a principal.
 
+    `extensions` are extensions of the protocol: see `mcp_trio.extensions`.
+
     `lifespan` is an async generator function that yields once, for example a database
     connection: see `Server.lifespan`. In `Server[State]`, `State` is the type of the
     yielded value.
 
     `telemetry` reports requests to OpenTelemetry. It needs the extra `otel`.
     """
+
+    def use_tasks(self) -> None:
+        """Declare the tasks extension, with its defaults."""
+        from .extensions.tasks import Tasks
+
+        self.add_extension(Tasks())
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -199,7 +207,9 @@ async def serve(
     with receiver as signals, _without_interrupts(server):
         async with trio.open_nursery() as nursery:
             everything = nursery.cancel_scope
-            nursery.start_soon(_stop_on_signal, signals, serving, stopping, everything)
+            nursery.start_soon(
+                _stop_on_signal, server, signals, serving, stopping, everything
+            )
             async with server.running():
                 serving.set()
                 await _run_transports(server, places, stopping, task_status)
@@ -223,6 +233,7 @@ def _without_interrupts(server: app.Server[Any]) -> Iterator[None]:
 
 
 async def _stop_on_signal(
+    server: app.Server[Any],
     signals: AsyncIterator[int],
     serving: trio.Event,
     stopping: trio.Event,
@@ -234,11 +245,21 @@ async def _stop_on_signal(
     that has its default action, which ends the process even if a tool or a lifespan
     does not let itself be cancelled.
     """
-    async for number in signals:
-        if stopping.is_set() or not serving.is_set():
-            everything.cancel()
-            signal.signal(number, signal.SIG_DFL)
-        stopping.set()
+    is_settling = False
+    async with trio.open_nursery() as nursery:
+        async for number in signals:
+            if is_settling or not serving.is_set():
+                everything.cancel()
+                signal.signal(number, signal.SIG_DFL)
+            is_settling = True
+            nursery.start_soon(_settle, server, stopping)
+
+
+async def _settle(server: app.Server[Any], stopping: trio.Event) -> None:
+    """Let work in the background end while clients can still ask for it, then stop."""
+    if server.extensions is not None:
+        await server.extensions.settle(server.grace)
+    stopping.set()
 
 
 async def _run_transports(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
+from contextlib import ExitStack
 
 import trio
 
-from ..client.client import Client, Result
+from ..client.client import OPENS, Client, Result
+from ..client.tasks import TASKS
 from ..load_spec import UsageError
 from ..protocol.types import Json
 from .arguments import find_tool, from_json, read_arguments
-from .options import PROG, Parser, at_terminal, client_arguments
-from .output import answer, bar, printed
+from .options import PROG, SPOKEN, Parser, at_terminal, client_arguments
+from .output import ShowProgress, answer, bar, printed
 from .target import connect_to_target
 
 _PROGRESS = "notifications/progress"
@@ -56,12 +59,16 @@ async def call(options: argparse.Namespace) -> int:
     given: Json = {}
     if options.json:
         given = from_json(options.json, "--json", "a JSON object", Json)
+    capabilities: Json = {}
+    if not OPENS[options.revision or SPOKEN]:
+        capabilities["extensions"] = {TASKS: {}}
     if at_terminal():
+        capabilities["elicitation"] = {"form": {}}
         connection = connect_to_target(
-            spec, options, capabilities={"elicitation": {"form": {}}}, answer=answer
+            spec, options, capabilities=capabilities, answer=answer
         )
     else:
-        connection = connect_to_target(spec, options)
+        connection = connect_to_target(spec, options, capabilities=capabilities)
     async with connection as client:
         listed = find_tool(await client.list_tools(), tool)
         result = await _call(client, tool, read_arguments(listed, pairs, given))
@@ -71,12 +78,29 @@ async def call(options: argparse.Namespace) -> int:
 
 async def _call(client: Client, tool: str, arguments: Json) -> Result:
     """Call a tool, with a progress bar at a terminal."""
-    async with trio.open_nursery() as nursery:
-        if sys.stderr.isatty():
-            nursery.start_soon(_show_progress, client)
-        result = await client.call_tool(tool, arguments, meta={"progressToken": "call"})
-        nursery.cancel_scope.cancel()
+    meta = {"progressToken": "call"}
+    with ExitStack() as stack:
+        async with trio.open_nursery() as nursery:
+            if sys.stderr.isatty():
+                nursery.start_soon(_show_progress, client)
+            result = await client.call_tool(
+                tool, arguments, meta=meta, on_task=_show_task(stack)
+            )
+            nursery.cancel_scope.cancel()
     return result
+
+
+def _show_task(stack: ExitStack) -> Callable[[Json], None]:
+    """Return what shows the states of a task in a bar, which `stack` removes."""
+    bars: list[ShowProgress] = []
+
+    def show(task: Json) -> None:
+        if not bars:
+            bars.append(stack.enter_context(bar()))
+        status = str(task["status"]).replace("_", " ")
+        bars[0](None, None, str(task.get("statusMessage", status)))
+
+    return show
 
 
 async def _show_progress(client: Client) -> None:

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-# Shows how much is done, of how much, and what is being done.
-ShowProgress = Callable[[float, float | None, str], None]
+# Shows how much is done, of how much, and what is being done. Each of the first two is
+# None if it is not known.
+ShowProgress = Callable[[float | None, float | None, str], None]
 
 
 def as_json(value: Any) -> str:
@@ -40,6 +41,12 @@ def in_colour() -> bool:
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
+
+
+def _how_far(done: float | None, total: float | None) -> str:
+    if done is None:
+        return ""
+    return f"{done:.4g}" if total is None else f"{done:.4g}/{total:.4g}"
 
 
 @contextmanager
@@ -65,9 +72,8 @@ def bar() -> Iterator[ShowProgress]:
     with progress:
         task = progress.add_task("", total=None)
 
-        def show(done: float, total: float | None, what: str) -> None:
-            far = f"{done:.4g}" if total is None else f"{done:.4g}/{total:.4g}"
-            text = f"{far} {_printable(what)}"
+        def show(done: float | None, total: float | None, what: str) -> None:
+            text = f"{_how_far(done, total)} {_printable(what)}".strip()
             # The first state is drawn at once, later ones ten times a second.
             is_first = not progress.tasks[task].description
             progress.update(

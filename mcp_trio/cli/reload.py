@@ -107,6 +107,7 @@ class Reloader:
             registry = getattr(self._server, kind)
             if _update(registry, getattr(fresh, kind), names_before):
                 changed.append(kind)
+        self._server.refresh_call_hooks()
         self._server.completers.clear()
         self._server.completers.update(fresh.completers)
         # The object in the user's module is the server that is running.
@@ -194,6 +195,7 @@ def _fixed_at_start(server: Server) -> tuple[Any, ...]:
         server.access is None,
         server.limits,
         server.grace,
+        server.extensions is None or server.extensions.identifiers,
         _lifespan_code(server),
     )
 

@@ -123,6 +123,8 @@ def _configure(server: Server, options: argparse.Namespace) -> None:
     """Let the options win over what the server itself says."""
     if options.grace is not None:
         server.grace = options.grace
+    if options.task_slots is not None:
+        server.task_slots = options.task_slots
     limits = {}
     for name in ("timeout", "rate", "max_in_flight", "max_result", "threads"):
         value = getattr(options, name)

@@ -125,6 +125,9 @@ SETTINGS = {
     "max_in_flight": Setting(
         "NUMBER", _positive, "how many requests may run at the same time"
     ),
+    "task_slots": Setting(
+        "NUMBER", _positive, "how many tasks may run at the same time (16)"
+    ),
     "threads": Setting(
         "NUMBER",
         _positive,

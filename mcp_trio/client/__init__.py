@@ -7,17 +7,20 @@ from .client import ungrouped as ungrouped
 from .errors import NotAMessage as NotAMessage
 from .errors import RemoteError as RemoteError
 from .errors import ServerGone as ServerGone
+from .errors import TaskCancelled as TaskCancelled
 from .handlers import AnswerCallback as AnswerCallback
 from .handlers import ElicitationHandler as ElicitationHandler
 from .handlers import LogHandler as LogHandler
 from .handlers import ProgressHandler as ProgressHandler
 from .handlers import SamplingHandler as SamplingHandler
 from .target import connect as connect
+from .tasks import TASKS as TASKS
 
 # The name that AnswerCallback had before. The server has an `Answer` of its own.
 Answer = AnswerCallback
 
 __all__ = [
+    "TASKS",
     "Answer",
     "AnswerCallback",
     "Client",
@@ -29,6 +32,7 @@ __all__ = [
     "Result",
     "SamplingHandler",
     "ServerGone",
+    "TaskCancelled",
     "connect",
     "talk",
     "ungrouped",

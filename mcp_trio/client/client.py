@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from typing import Any, Protocol
@@ -35,6 +35,8 @@ WRAPS = frozenset(revision.name for revision in REVISIONS if revision.wraps)
 INFO = {"name": "mcp_trio client", "version": "1"}
 # The lowest level of the messages that a log handler gets.
 LOG_LEVEL = "info"
+# Called with each state of a task, as the server shows it.
+OnTask = Callable[[Json], None]
 
 
 class ClientWire(Protocol):
@@ -301,7 +303,9 @@ class Client:
         """Return the params to add when the request is sent again with answers."""
         responses: Json = {}
         for key, question in result.get("inputRequests", {}).items():
-            responses[key] = await self._ask(question["method"], question["params"])
+            responses[key] = await self.answer_question(
+                question["method"], question["params"]
+            )
         params: Json = {"inputResponses": responses}
         if "requestState" in result:
             params["requestState"] = result["requestState"]
@@ -312,12 +316,13 @@ class Client:
         reply: Json = {"jsonrpc": "2.0", "id": question["id"]}
         try:
             params = question.get("params", {})
-            reply["result"] = await self._ask(question["method"], params)
+            reply["result"] = await self.answer_question(question["method"], params)
         except RemoteError as error:
             reply["error"] = {"code": error.code, "message": error.message}
         self.send(reply)
 
-    async def _ask(self, method: str, params: Json) -> Json:
+    async def answer_question(self, method: str, params: Json) -> Json:
+        """Return the answer to a question of the server's. Raises RemoteError."""
         return await self._handlers.respond(method, params)
 
     async def hear(self, method: str, count: int = 1) -> list[Json]:
@@ -383,10 +388,25 @@ class Client:
         arguments: Mapping[str, Any] | None = None,
         *,
         meta: Json | None = None,
+        on_task: OnTask | None = None,
     ) -> Result:
-        """Call a tool. Its result may say that it failed: see `Result.is_error`."""
+        """Call a tool. Its result may say that it failed: see `Result.is_error`.
+
+        If the server makes a task of the call, wait for the task and return its result.
+        The server does so only if the client declares the extension in its
+        `capabilities`, as `{"extensions": {TASKS: {}}}`. `on_task` is called with each
+        state of the task.
+
+        If this is cancelled, so is the task. Raises RemoteError if the task fails, and
+        TaskCancelled if it is cancelled by somebody else.
+        """
         params = {"name": name, "arguments": dict(arguments or {})}
-        return await self.request("tools/call", params, meta=meta)
+        result = await self.request("tools/call", params, meta=meta)
+        if result.get("resultType") != "task":
+            return result
+        from .tasks import follow
+
+        return Result(await follow(self, result, on_task))
 
     async def read_resource(self, uri: str) -> list[Json]:
         """Return the contents of a resource."""

@@ -26,6 +26,14 @@ class ServerGone(Exception):
     """The server ended the conversation before it answered every request."""
 
 
+class TaskCancelled(Exception):
+    """A task whose result this client waits for was cancelled by somebody else."""
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(f"the task {task_id} was cancelled")
+        self.task_id = task_id
+
+
 class NotAMessage(Exception):
     """The server sent something that is not a JSON-RPC message."""
 

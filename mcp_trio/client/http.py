@@ -16,7 +16,13 @@ import msgspec
 import trio
 
 from ..protocol import jsonrpc
-from ..protocol.mirrored_headers import NAMED_BY, Mirror, invalid_mirror, mirrors
+from ..protocol.mirrored_headers import (
+    NAMED_BY,
+    NAMED_BY_IN_EXTENSIONS,
+    Mirror,
+    invalid_mirror,
+    mirrors,
+)
 from ..protocol.params import VENDOR
 from ..protocol.types import Json
 from .buffered_wire import MessageQueue
@@ -68,8 +74,9 @@ def mirrored(message: Json, arguments: Iterable[Mirror] = ()) -> Fields:
         (b"MCP-Protocol-Version", header_value(version)),
         (b"Mcp-Method", header_value(method)),
     ]
-    if method in NAMED_BY:
-        name = params.get(NAMED_BY[method], "")
+    named_by = NAMED_BY.get(method) or NAMED_BY_IN_EXTENSIONS.get(method)
+    if named_by is not None:
+        name = params.get(named_by, "")
         fields.append((b"Mcp-Name", header_value(name)))
     for header, path in arguments:
         value = _at(params, "arguments", *path)

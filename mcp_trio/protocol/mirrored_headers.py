@@ -10,6 +10,12 @@ from typing import Any
 
 # Method -> the parameter that `Mcp-Name` repeats.
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+# The same for the methods of extensions that a client of this package uses.
+NAMED_BY_IN_EXTENSIONS = {
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
 
 # The types of arguments that a header can repeat.
 _PRIMITIVES = {"string", "integer", "boolean"}

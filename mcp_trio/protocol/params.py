@@ -8,6 +8,7 @@ completion, because clients in Go write an absent map or pointer so. The argumen
 tools and prompts stay encoded here; `Feature.decode` does the same for them.
 """
 
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import Any, Literal
 
@@ -27,11 +28,15 @@ VENDOR = "io.modelcontextprotocol/"
 
 
 class ClientCapabilities(Struct, frozen=True):
-    """What the client can do for the server: the capabilities that the server uses."""
+    """What the client can do for the server: the capabilities that the server uses.
+
+    `extensions` stays encoded: see `mcp_trio.protocol.extensions`.
+    """
 
     sampling: dict[str, Any] | UnsetType = UNSET
     roots: dict[str, Any] | UnsetType = UNSET
     elicitation: dict[str, Any] | UnsetType = UNSET
+    extensions: Raw | UnsetType = UNSET
 
 
 NO_CAPABILITIES = ClientCapabilities()
@@ -207,12 +212,18 @@ _PARAMS_OF: dict[str, type[Params]] = {
 _decoder = cache(json.Decoder)
 
 
-def decode_params(method: str, raw: Raw) -> Any:
+def decode_params(
+    method: str, raw: Raw, extensions: Mapping[str, type[Params]] | None = None
+) -> Any:
     """Decode the params of a method. Raises msgspec.ValidationError.
 
-    The paths in the error begin with `$`.
+    `extensions` has the params of methods that extensions add. The paths in the error
+    begin with `$`.
     """
-    decoded = _decoder(_PARAMS_OF.get(method, Params)).decode(raw)
+    kind = _PARAMS_OF.get(method)
+    if kind is None:
+        kind = Params if extensions is None else extensions.get(method, Params)
+    decoded = _decoder(kind).decode(raw)
     if decoded.meta is None:
         decoded.meta = NO_META
     return decoded

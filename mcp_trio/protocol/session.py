@@ -47,6 +47,10 @@ This table says which revision serves a request. The first line that fits applie
 If the stated revision is stateless, the last lines consider that one only, and
 `initialize` is not a method. A method that the chosen revision does not have is refused
 with MethodNotFound, even if its params are not valid either.
+
+A method of an extension belongs to the revisions in which the server's extension has
+it. If the client has not declared the extension, a stateless revision refuses the
+method with MissingClientCapability, and an opening revision does not have it.
 """
 
 from typing import Any
@@ -58,6 +62,7 @@ from .errors import (
     InvalidParams,
     InvalidRequest,
     MethodNotFound,
+    MissingClientCapability,
     NotInMeta,
     ProtocolError,
 )
@@ -181,7 +186,7 @@ class Session(Struct, eq=False):
     def _receive_request(self, method: str, id: jsonrpc.Id, raw: Raw) -> Event:
         meta = params.NO_META
         try:
-            decoded, problem = _decode_params(method, raw)
+            decoded, problem = self._decode_params(method, raw)
             meta = decoded.meta
             is_opening = method == "initialize" and self._may_open(meta)
             revision = None if is_opening else self._choose_revision(method, meta)
@@ -193,6 +198,26 @@ class Session(Struct, eq=False):
             return Call(id, method, decoded, raw, revision)
         except ProtocolError as error:
             return self._refuse(id, error, meta)
+
+    def _decode_params(self, method: str, raw: Raw) -> tuple[Any, InvalidParams | None]:
+        """Return a request's params.
+
+        If they are not valid, return their `_meta` only, and the error.
+        Raises InvalidParams if `_meta` is not valid either.
+        """
+        try:
+            return params.decode_params(
+                method, raw, self.revisions.extensions.params
+            ), None
+        except (MsgspecError, RecursionError) as problem:
+            error = _invalid_params(problem)
+        if bytes(raw) == b"null":
+            # Absent, as clients in Go write it.
+            return self._decode_params(method, Raw(b"{}"))
+        try:
+            return params.decode_meta(raw), error
+        except (MsgspecError, RecursionError) as problem:
+            raise _invalid_params(problem) from None
 
     def _may_open(self, meta: params.Meta) -> bool:
         """Return whether `initialize` opens the session."""
@@ -210,7 +235,8 @@ class Session(Struct, eq=False):
         self.client = params.shared_client_info(opening.client_info)
         # Most clients have no capabilities; their sessions share one object.
         if opening.capabilities != params.NO_CAPABILITIES:
-            self.capabilities = opening.capabilities
+            extensions = self.revisions.extensions
+            self.capabilities = extensions.bounded(opening.capabilities)
         return self.revision
 
     def _choose_revision(self, method: str, meta: params.Meta) -> Revision:
@@ -230,21 +256,40 @@ class Session(Struct, eq=False):
             if meta.capabilities is UNSET:
                 raise _not_in_meta("clientCapabilities")
         if method not in revision.requests:
-            raise MethodNotFound(f"Method not found: {method}")
+            self._check_extension(method, meta, revision)
         return revision
+
+    def _check_extension(
+        self, method: str, meta: params.Meta, revision: Revision
+    ) -> None:
+        """Check that an extension which the client has declared has the method."""
+        if self.revisions.serves(revision, method):
+            extensions = self.revisions.extensions
+            identifier = extensions.methods[method].extension
+            capabilities = self.capabilities if revision.opens else meta.capabilities
+            if identifier in extensions.declared(capabilities):
+                return
+            if not revision.opens:
+                raise MissingClientCapability({"extensions": {identifier: {}}})
+        raise MethodNotFound(f"Method not found: {method}")
 
     def _revision_before_opening(self, method: str) -> Revision:
         """Return what serves a request without `_meta` in a session that is new."""
         if self.stated is not None:
             # Not an opening revision, or it would have been chosen already.
-            if method in self.stated.requests:
+            if self.revisions.serves(self.stated, method):
                 raise _not_in_meta("protocolVersion")
             return self.stated
-        if method != "ping" and _is_known(method, self.revisions.opening):
+        if method != "ping" and self._is_known(method, self.revisions.opening):
             raise InvalidRequest(f"Invalid request: {method} before initialize")
-        if _is_known(method, self.revisions.stateless):
+        if self._is_known(method, self.revisions.stateless):
             raise _not_in_meta("protocolVersion")
         return self.revisions.newest_opening
+
+    def _is_known(self, method: str, revisions: dict[str, Revision]) -> bool:
+        return any(
+            self.revisions.serves(revision, method) for revision in revisions.values()
+        )
 
     # Notifications and responses
 
@@ -298,32 +343,9 @@ class Session(Struct, eq=False):
         return Refusal(data, error)
 
 
-def _is_known(method: str, revisions: dict[str, Revision]) -> bool:
-    return any(method in revision.requests for revision in revisions.values())
-
-
 def _not_in_meta(key: str) -> NotInMeta:
     place = f"$.params._meta['{params.VENDOR}{key}']"
     return NotInMeta(f"Invalid params: {place}: missing")
-
-
-def _decode_params(method: str, raw: Raw) -> tuple[Any, InvalidParams | None]:
-    """Return a request's params.
-
-    If they are not valid, return their `_meta` only, and the error.
-    Raises InvalidParams if `_meta` is not valid either.
-    """
-    try:
-        return params.decode_params(method, raw), None
-    except (MsgspecError, RecursionError) as problem:
-        error = _invalid_params(problem)
-    if bytes(raw) == b"null":
-        # Absent, as clients in Go write it.
-        return _decode_params(method, Raw(b"{}"))
-    try:
-        return params.decode_meta(raw), error
-    except (MsgspecError, RecursionError) as problem:
-        raise _invalid_params(problem) from None
 
 
 def _invalid_params(problem: Exception) -> InvalidParams:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 import trio
 from msgspec.structs import replace
@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from ..auth.access import Access, Verify
 from ..auth.principal import NO_SCOPES, Principal, has_scopes
 from ..protocol.errors import ResourceNotFound
+from ..protocol.extensions import ExtensionTable
 from ..protocol.revisions import PROFILES, REVISIONS, Revisions
 from ..protocol.session import Call
 from ..protocol.types import Annotations, Icon, Implementation, Json, ToolAnnotations
@@ -35,11 +36,15 @@ from .subscriptions import Subscriptions
 from .worker_threads import WorkerThreads
 
 if TYPE_CHECKING:
+    from .extension_points import ExtensionPoints, ServerExtension
     from .features.completion import Completer
     from .features.prompts import ServerPrompt
     from .features.resources import ServerResource
     from .features.tools import ServerTool
     from .middleware import Middleware
+
+# How clients that do not know tasks are treated by a tool.
+TaskSupport = Literal["optional", "required"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -66,7 +71,16 @@ class Server(Generic[StateT]):
     # By the prompt's name or the template's URI, then by the argument's name.
     completers: dict[str, dict[str, Completer]]
     # Called with every message of the conversations that begin from now on.
-    on_message: MessageObserver | None
+    on_message: MessageObserver | None = None
+    is_running = False
+    # The first one is outermost. None of them costs nothing.
+    middleware_stack: tuple[Middleware, ...] = ()
+    # Told when each request begins and ends. None of them costs nothing.
+    request_observers: tuple[RequestObserver, ...] = ()
+    # How many tasks this process works on at a time; None: as the extension says.
+    task_slots: int | None = None
+    # None if the server has no extensions; most servers have none.
+    extensions: ExtensionPoints | None = None
     # Exceptions that stop a request from outside, and are passed on. While `serve`
     # receives Ctrl-C as a signal, a KeyboardInterrupt is a failure like any other.
     stops: tuple[type[BaseException], ...] = (trio.Cancelled, KeyboardInterrupt)
@@ -94,6 +108,7 @@ class Server(Generic[StateT]):
             | None
         ) = None,
         telemetry: bool = False,
+        extensions: Iterable[ServerExtension] = (),
     ) -> None:
         _check_name(name)
         _check_options(instructions, secret, limits, timeout, grace)
@@ -101,6 +116,7 @@ class Server(Generic[StateT]):
             name, version, title, description, icons, website_url
         )
         self.instructions = instructions
+        self._extension_table = ExtensionTable()
         self.use_profile(profile)
         self.subscriptions = Subscriptions(self._scopes_of_resource)
         self._create_registries(pages)
@@ -111,17 +127,12 @@ class Server(Generic[StateT]):
         self.limiter = Limiter(limits)
         self.event_log = EventLog()
         self.grace = grace
-        self.is_running = False
-        self.on_message = None
         self.telemetry = telemetry
-        # The first one is outermost. None of them costs nothing.
-        self.middleware_stack: tuple[Middleware, ...] = ()
-        # Told when each request begins and ends. None of them costs nothing.
-        self.request_observers: tuple[RequestObserver, ...] = ()
         self.access = access if isinstance(access, Access | None) else Access(access)
         self._lifespan: Callable[[], AbstractAsyncContextManager[Any]] = nullcontext
         if lifespan is not None:
             self._set_lifespan(lifespan)
+        self._add_extensions(extensions)
 
     def __repr__(self) -> str:
         return f"<Server {self.info.name!r}: {len(self.tools)} tools>"
@@ -147,7 +158,9 @@ class Server(Generic[StateT]):
         else:
             known = ", ".join(PROFILES)
             raise ValueError(f"profile {profile!r}: it is one of {known}, or none")
-        self.revisions = Revisions(self.info, self.instructions, served)
+        self.revisions = Revisions(
+            self.info, self.instructions, served, self._extension_table
+        )
 
     def use_limits(self, limits: Limits) -> None:
         """Apply these limits from now on, and forget what clients have used so far."""
@@ -160,6 +173,39 @@ class Server(Generic[StateT]):
     def limits(self) -> Limits:
         """The limits that apply to every client."""
         return self.environment.limits
+
+    # Extensions
+
+    def _add_extensions(self, extensions: Iterable[ServerExtension]) -> None:
+        for extension in extensions:
+            self.add_extension(extension)
+
+    def add_extension(self, extension: ServerExtension) -> None:
+        """Declare an extension of the protocol, before the server runs.
+
+        Raises ValueError if one of its names belongs to another extension.
+        """
+        from .extension_points import ExtensionPoints
+
+        if self.is_running:
+            raise RuntimeError(
+                f"server.add_extension({extension!r}): the server is running; add "
+                "extensions before, as in Server(extensions=[...])"
+            )
+        if self.extensions is None:
+            self.extensions = ExtensionPoints(self._extension_table)
+        self.extensions.add(extension.bind(self))
+        self.refresh_call_hooks()
+
+    def use_tasks(self) -> None:
+        """Declare the tasks extension, because a tool uses it."""
+        raise NotImplementedError("only mcp_trio.Server has tasks")
+
+    def refresh_call_hooks(self) -> None:
+        """Let each tool know which extensions take part in its calls."""
+        if self.extensions is not None:
+            for tool in list(self.tools.values()):
+                tool.call_hooks = self.extensions.call_hooks(tool)
 
     # Tools
 
@@ -183,6 +229,11 @@ class Server(Generic[StateT]):
         max_in_flight: int | None = None,
         max_result: int | None = None,
         scopes: Iterable[str] = NO_SCOPES,
+        task: TaskSupport | None = None,
+        ttl: float | None = None,
+        poll_interval: float | None = None,
+        retry: bool = False,
+        manual_start: bool = False,
     ) -> Callable[[F], F]: ...
     def tool(
         self,
@@ -202,6 +253,11 @@ class Server(Generic[StateT]):
         max_in_flight: int | None = None,
         max_result: int | None = None,
         scopes: Iterable[str] = NO_SCOPES,
+        task: TaskSupport | None = None,
+        ttl: float | None = None,
+        poll_interval: float | None = None,
+        retry: bool = False,
+        manual_start: bool = False,
     ) -> F | Callable[[F], F]:
         """Register the decorated function as a tool.
 
@@ -225,6 +281,11 @@ class Server(Generic[StateT]):
                 max_in_flight=max_in_flight,
                 max_result=max_result,
                 scopes=scopes,
+                task=task,
+                ttl=ttl,
+                poll_interval=poll_interval,
+                retry=retry,
+                manual_start=manual_start,
             )
 
         return register if function is None else register(function)
@@ -247,6 +308,11 @@ class Server(Generic[StateT]):
         max_in_flight: int | None = None,
         max_result: int | None = None,
         scopes: Iterable[str] = NO_SCOPES,
+        task: TaskSupport | None = None,
+        ttl: float | None = None,
+        poll_interval: float | None = None,
+        retry: bool = False,
+        manual_start: bool = False,
     ) -> F:
         """Register a function as a tool, at any time, and announce it to clients.
 
@@ -256,8 +322,19 @@ class Server(Generic[StateT]):
         `timeout` and `max_result` replace those of `Limits` for this tool; `rate` and
         `max_in_flight` apply in addition to those. The tool exists only for principals
         that have all of the `scopes`.
+
+        With `task="optional"`, clients that know tasks get one, and others wait for the
+        result; with `task="required"`, others are refused. A task is kept for `ttl`
+        seconds, and clients look at it every `poll_interval` seconds. `retry` says that
+        it may be run again if its process is lost. With `manual_start` the function
+        itself calls `ctx.start_task()`, for example after asking the client something.
         """
-        from .features.tools import ServerTool
+        from .features.tools import ServerTool, task_options
+
+        if task is not None and "io.modelcontextprotocol/tasks" not in (
+            self.extensions or ()
+        ):
+            self.use_tasks()
 
         tool = ServerTool(
             function,
@@ -274,7 +351,16 @@ class Server(Generic[StateT]):
             max_in_flight=max_in_flight,
             max_result=max_result,
             scopes=scopes,
+            task=task_options(
+                task=task,
+                ttl=ttl,
+                poll_interval=poll_interval,
+                retry=retry,
+                manual_start=manual_start,
+            ),
         )
+        if self.extensions is not None:
+            tool.call_hooks = self.extensions.call_hooks(tool)
         self.tools.add(tool)
         return function
 
@@ -598,7 +684,11 @@ class Server(Generic[StateT]):
                 self.subscriptions.token = trio.lowlevel.current_trio_token()
                 threads = WorkerThreads(self.limits.threads)
                 self.environment.worker_threads = threads
-                yield
+                if self.extensions is None:
+                    yield
+                else:
+                    async with self.extensions.running():
+                        yield
                 self.subscriptions.token = None
         except Exception as error:
             # With a token, the exception is from the program inside the lifespan.

@@ -241,10 +241,8 @@ class ClientRequests:
         self._open: dict[str, Json] = {}  # questions without an answer, by their keys
         self._state = RequestState(_digest(request), expires=0)
         if self._revision.opens:
-            self._capabilities = request.conversation.session.capabilities
             return
         params = request.call.params
-        self._capabilities = params.meta.capabilities
         if params.request_state is not UNSET:
             self._state = self._unsealed(params.request_state)
         if params.input_responses is not UNSET:
@@ -256,7 +254,7 @@ class ClientRequests:
         Raises MissingClientCapability, AskFailed or Unanswered.
         """
         for question in questions:
-            self._check_capability(question)
+            check_capability(question, self._request)
         if self._revision.opens:
             return [await self._ask_now(question) for question in questions]
         answers = [self._recall(question) for question in questions]
@@ -270,18 +268,6 @@ class ClientRequests:
             self._state.done[key] = Raw(json.encode(await step()))
         done: T = json.decode(self._state.done[key])
         return done
-
-    def _check_capability(self, question: Question[Any]) -> None:
-        # A method is named after the capability that it needs: sampling/createMessage.
-        name = question.method.partition("/")[0]
-        capability = getattr(self._capabilities, name)
-        is_known = question.method in self._revision.asks
-        if (
-            not is_known
-            or not isinstance(capability, dict)
-            or not question.allowed_by(capability)
-        ):
-            raise MissingClientCapability({name: question.required})
 
     async def _ask_now(self, question: Question[T]) -> T:
         """Send the question and wait for the answer."""
@@ -346,6 +332,20 @@ class ClientRequests:
         if state.expires < time.time():
             raise InvalidParams(f"{where}: has expired; begin again without it")
         return state
+
+
+def check_capability(question: Question[Any], request: Request) -> None:
+    """Check that a request's client can be asked. Raises MissingClientCapability."""
+    # A method is named after the capability that it needs: sampling/createMessage.
+    name = question.method.partition("/")[0]
+    capability = getattr(request.capabilities, name)
+    is_known = question.method in request.call.revision.asks
+    if (
+        not is_known
+        or not isinstance(capability, dict)
+        or not question.allowed_by(capability)
+    ):
+        raise MissingClientCapability({name: question.required})
 
 
 def _digest(request: Request) -> str:

@@ -1,7 +1,6 @@
 """Context: what a tool, a resource or a prompt sees of the request that runs it."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cached_property
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -62,6 +61,8 @@ class Context(Generic[StateT]):
     principal: Principal | None
     # The value that the server's lifespan yielded.
     lifespan: StateT
+    # Set when the function first asks the client.
+    _client_requests: "ClientRequests | None" = None
 
     def __init__(self, request: Request) -> None:
         self._request = request
@@ -117,13 +118,27 @@ class Context(Generic[StateT]):
         params = msgspec.json.decode(self._request.call.raw) or {}
         return params.get("_meta") or {}
 
+    def extension(self, identifier: str) -> Json | None:
+        """Return the client's settings for an extension of this server.
+
+        None means that the client has not declared the extension.
+        """
+        extensions = self._request.conversation.session.revisions.extensions
+        return extensions.declared(self._request.capabilities).get(identifier)
+
     async def progress(
         self, done: float, total: float | None = None, message: str | None = None
     ) -> None:
         """Report progress, if the client asked for it.
 
-        The report is sent only if `done` has increased.
+        The report is sent only if `done` has increased. A task shows the message in its
+        status, or without one, how much is done.
         """
+        task = self._request.task
+        if task is not None and task.has_started:
+            await task.report(message or _how_much(done, total))
+            await trio.lowlevel.checkpoint()
+            return
         token = self._request.call.params.meta.progress_token
         if token is not msgspec.UNSET and self._progress < done < inf:
             self._progress = done
@@ -189,7 +204,7 @@ class Context(Generic[StateT]):
         from .client_requests import Elicit
 
         question = Elicit(message, schema, key=key)
-        (answer,) = await self._questions.all(question)
+        (answer,) = await self._ask(question)
         return answer
 
     async def elicit_url(
@@ -203,7 +218,7 @@ class Context(Generic[StateT]):
         from .client_requests import ElicitUrl
 
         question = ElicitUrl(message, url, id, key=key)
-        (answer,) = await self._questions.all(question)
+        (answer,) = await self._ask(question)
         return answer
 
     async def sample(
@@ -244,18 +259,25 @@ class Context(Generic[StateT]):
             tool_choice=tool_choice,
             key=key,
         )
-        (answer,) = await self._questions.all(question)
+        (answer,) = await self._ask(question)
         return answer
 
     async def roots(self, *, key: str | None = None) -> "list[Root]":
         """Ask the client for the places that it lets the server work in."""
         from .client_requests import Roots
 
-        (answer,) = await self._questions.all(Roots(key=key))
+        (answer,) = await self._ask(Roots(key=key))
         return answer
 
     async def ask(self, *questions: "Question[Any]") -> list[Any]:
         """Ask several questions in one round. The answers are in the same order."""
+        return await self._ask(*questions)
+
+    async def _ask(self, *questions: "Question[T]") -> list[T]:
+        task = self._request.task
+        if task is not None and task.has_started:
+            answers: list[T] = await task.all(*questions)
+            return answers
         return await self._questions.all(*questions)
 
     async def once(self, key: str, step: Callable[[], Awaitable[T]]) -> T:
@@ -265,6 +287,20 @@ class Context(Generic[StateT]):
         request ends: it can read it, but not change it.
         """
         return await self._questions.once(key, step)
+
+    async def start_task(self) -> None:
+        """Answer the request now, and go on as a task.
+
+        For tools with `task=` and `manual_start=True`, which first ask the client what
+        they need to know. Clients that do not know tasks wait for the result as usual.
+        """
+        task = self._request.task
+        if task is None:
+            raise RuntimeError(
+                "ctx.start_task() is for tools with "
+                "@server.tool(task='optional', manual_start=True)"
+            )
+        await task.start()
 
     async def close_stream(self, retry: float = 1.0) -> None:
         """Close the client's connection and go on working.
@@ -278,12 +314,19 @@ class Context(Generic[StateT]):
             release_client(round(retry * 1000))
         await self._let_others_run()
 
-    @cached_property
+    @property
     def _questions(self) -> "ClientRequests":
         from .client_requests import ClientRequests  # most servers never ask
 
-        return ClientRequests(self._request)
+        if self._client_requests is None:
+            self._client_requests = ClientRequests(self._request)
+        return self._client_requests
 
     async def _let_others_run(self) -> None:
         await self._request.channel.drained()
         await trio.lowlevel.checkpoint()
+
+
+def _how_much(done: float, total: float | None) -> str:
+    """Return progress in words, for a report without a message."""
+    return f"{done:g}" if total is None else f"{done:g} of {total:g}"

@@ -18,7 +18,7 @@ from ..protocol.types import Text, ToolResult
 from .app import Server
 from .event_log import SLOW
 from .exceptions import AskFailed, TimedOut, ToolError, Unanswered
-from .handlers import HANDLERS
+from .handlers import HANDLERS, Handler, answer_by_extension
 from .request import Request, RequestObserver
 from .runner import Rest
 from .truncate import truncate_text
@@ -26,8 +26,13 @@ from .truncate import truncate_text
 log = logging.getLogger("mcp_trio")
 
 
-async def execute(server: Server, request: Request) -> bytes:
-    """Carry out a request. Any failure in it becomes its reply, and goes no further."""
+async def execute(
+    server: Server, request: Request, handler: Handler | None = None
+) -> bytes:
+    """Carry out a request. Any failure in it becomes its reply, and goes no further.
+
+    `handler` is used in place of that of the request's method.
+    """
     call = request.call
     observers = server.request_observers
     began = _report_beginning(observers, request) if observers else 0.0
@@ -37,7 +42,9 @@ async def execute(server: Server, request: Request) -> bytes:
         if scope is not request.scope:
             problem = f"{call.id!r} belongs to a request that is still running"
             raise InvalidRequest(f"Invalid request: $.id: {problem}")
-        result = await HANDLERS[call.method](server, request)
+        if handler is None:
+            handler = HANDLERS.get(call.method, answer_by_extension)
+        result = await handler(server, request)
         if result is None:
             result = jsonrpc.encode(call.revision.result({}))
         return jsonrpc.encode_result(call.id, result)

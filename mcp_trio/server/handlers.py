@@ -7,18 +7,20 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from sys import intern
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import trio
 from msgspec import MsgspecError
 
 from ..protocol import params as protocol_params
 from ..protocol.errors import InvalidParams, MethodNotFound, ResourceNotFound
 from ..protocol.jsonrpc import encode
-from ..protocol.params import VENDOR, PromptReference
+from ..protocol.params import VENDOR, Filter, PromptReference
 from ..protocol.session import Notice
 from ..protocol.types import (
     BlobContents,
     Completion,
+    Json,
     PromptResult,
     StructuredContent,
     Text,
@@ -32,9 +34,13 @@ from .middleware import (
     fill_with_middleware,
     read_with_middleware,
 )
-from .registry import Registry
+from .registry import Registry, View
 from .request import Request
 from .truncate import truncate_result
+
+if TYPE_CHECKING:
+    from .extension_points import ExtensionPoints
+    from .features.tools import ServerTool
 
 log = logging.getLogger("mcp_trio")
 
@@ -52,7 +58,12 @@ async def introduce(server: Server, request: Request) -> bytes:
         # Interned, so that all sessions share one string.
         request.conversation.session.offered = intern(" ".join(features))
     versions = server.revisions.names
-    return encode(revision.introduction(request.call.method, features, versions))
+    extensions = None
+    if server.extensions is not None:
+        extensions = server.extensions.advertised(request)
+    return encode(
+        revision.introduction(request.call.method, features, versions, extensions)
+    )
 
 
 async def ping(server: Server, request: Request) -> None:
@@ -75,24 +86,68 @@ async def list_items(kind: str, server: Server, request: Request) -> bytes:
         }
         return encode(revision.listing(items, None))
     key = "resourceTemplates" if kind == "templates" else kind
+    if kind == "tools" and server.extensions is not None:
+        return _list_tools(server, server.extensions, request, cursor)
     return registry.listing(revision, key, cursor, request.principal)
+
+
+def _list_tools(
+    server: Server, extensions: "ExtensionPoints", request: Request, cursor: str | None
+) -> bytes:
+    """List tools as the extensions show them to this client."""
+    revision = request.call.revision
+    hooks = extensions.list_hooks(request)
+
+    def show(tool: "ServerTool") -> Any:
+        return extensions.listed_tool(tool, revision, hooks)
+
+    return server.tools.listing(
+        revision, "tools", cursor, request.principal, view=View(hooks, show)
+    )
 
 
 async def call_tool(server: Server, request: Request) -> bytes:
     """Call a tool."""
-    params = request.call.params
-    revision = request.call.revision
-    tool = server.tools.find(params.name, request.principal)
+    tool = server.tools.find(request.call.params.name, request.principal)
     request.target = tool.name
     limiter = server.limiter
     if limiter.total or limiter.rate or tool.is_limited:
         limiter.admit(request, tool)
+    if tool.call_hooks:
+        return await call_with_hooks(server, request, tool)
     if server.middleware_stack:
-        result: str | StructuredContent | ToolResult = await call_with_middleware(
-            server.middleware_stack, request, tool
-        )
+        return await run_tool(server, request, tool)
+    # Not by `run_tool`, as that would add a frame to every call.
+    result = await tool.run(request, request.call.params.arguments)
+    return _encode_tool_result(request, tool, result)
+
+
+def call_with_hooks(
+    server: Server, request: Request, tool: "ServerTool"
+) -> Awaitable[bytes]:
+    """Call a tool through the extensions that take part; the first is the outermost."""
+    proceed: Callable[[], Awaitable[bytes]] = partial(run_tool, server, request, tool)
+    for call_hook in reversed(tool.call_hooks):
+        proceed = partial(call_hook, request, tool, proceed)
+    return proceed()
+
+
+async def run_tool(server: Server, request: Request, tool: "ServerTool") -> bytes:
+    """Run a tool within the middleware, and encode its result."""
+    result: str | StructuredContent | ToolResult
+    if server.middleware_stack:
+        result = await call_with_middleware(server.middleware_stack, request, tool)
     else:
-        result = await tool.run(request, params.arguments)
+        result = await tool.run(request, request.call.params.arguments)
+    return _encode_tool_result(request, tool, result)
+
+
+def _encode_tool_result(
+    request: Request,
+    tool: "ServerTool",
+    result: str | StructuredContent | ToolResult,
+) -> bytes:
+    revision = request.call.revision
     most = tool.max_result or request.environment.limits.max_result
     if isinstance(result, str):
         # A character takes at least a byte, so what is too long is not encoded.
@@ -227,9 +282,37 @@ async def listen(server: Server, request: Request) -> bytes:
         wanted.resources_list_changed = False
         wanted.resource_subscriptions = []
     server.limiter.check(request)
-    await server.subscriptions.listen(request, wanted)
+    if server.extensions is None:
+        await server.subscriptions.listen(request, wanted)
+    else:
+        await _listen_to_extensions(server, server.extensions, request, wanted)
     meta = {VENDOR + "subscriptionId": request.call.id}
     return encode(request.call.revision.result({}, meta))
+
+
+async def _listen_to_extensions(
+    server: Server, extensions: "ExtensionPoints", request: Request, wanted: Filter
+) -> None:
+    """Listen to the server and to its extensions at once."""
+    followed = await extensions.listen(request)
+    accepted: Json = {}
+    for listening in followed:
+        accepted |= listening.accepted
+    async with trio.open_nursery() as nursery:
+
+        def follow() -> None:
+            for listening in followed:
+                nursery.start_soon(listening.run)
+
+        await server.subscriptions.listen(request, wanted, accepted, follow)
+        nursery.cancel_scope.cancel()
+
+
+async def answer_by_extension(server: Server, request: Request) -> bytes | None:
+    """Answer a method that an extension of the server adds."""
+    assert server.extensions is not None  # or the session had refused the method
+    server.limiter.check(request)
+    return await server.extensions.handlers[request.call.method](request)
 
 
 def _require(server: Server, feature: str) -> None:

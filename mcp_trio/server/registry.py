@@ -1,9 +1,9 @@
 """Registry: the tools, resources or prompts of a server, and their listed pages."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..auth.principal import NO_SCOPES, Principal, has_scopes
 from ..protocol.errors import InvalidParams
@@ -28,6 +28,17 @@ Pages = Callable[
 ]
 
 
+class View(NamedTuple):
+    """How a client sees a list if that depends on what it has declared.
+
+    `show` returns an item as it is listed, or None if it is not. Clients whose `key` is
+    the same see the same.
+    """
+
+    key: Hashable
+    show: Callable[[Any], Any]
+
+
 class Registry(dict[str, T]):
     """A server's features of one kind, by name, in the order of registration.
 
@@ -40,9 +51,9 @@ class Registry(dict[str, T]):
         self._pages = pages
         self._changed = changed
         self._numbers = count(1)
-        # Encoded first pages, by revision, and by the principal's scopes if any
-        # feature requires scopes.
-        self._encoded: dict[Revision | tuple[Revision, frozenset[str]], bytes] = {}
+        # Encoded first pages, by revision, by the principal's scopes if any feature
+        # requires scopes, and by the key of the client's view if it has one.
+        self._encoded: dict[Hashable, bytes] = {}
         # Every scope that one of the features requires.
         self.scopes = NO_SCOPES
 
@@ -95,6 +106,7 @@ class Registry(dict[str, T]):
         key: str,
         cursor: str | None,
         principal: Principal | None = None,
+        view: View | None = None,
     ) -> bytes:
         """Return the encoded page at a cursor. Its items are under `key`.
 
@@ -103,13 +115,15 @@ class Registry(dict[str, T]):
         any number of cursors. Raises InvalidParams for an unknown cursor.
         """
         held = NO_SCOPES
-        kept_under: Revision | tuple[Revision, frozenset[str]] = revision
+        kept_under: Hashable = revision
         if self.scopes:
             held = _held(principal, self.scopes)
             kept_under = (revision, held)
+        if view is not None:
+            kept_under = (kept_under, view.key)
         if not cursor and kept_under in self._encoded:
             return self._encoded[kept_under]
-        encoded = self._encode_page(revision, key, cursor, held)
+        encoded = self._encode_page(revision, key, cursor, held, view)
         if not cursor:
             if len(self._encoded) >= MOST_KEPT:
                 oldest = next(iter(self._encoded))
@@ -118,7 +132,12 @@ class Registry(dict[str, T]):
         return encoded
 
     def _encode_page(
-        self, revision: Revision, key: str, cursor: str | None, held: frozenset[str]
+        self,
+        revision: Revision,
+        key: str,
+        cursor: str | None,
+        held: frozenset[str],
+        view: View | None,
     ) -> bytes:
         """Encode the page at a cursor, for a principal with these scopes."""
         items: Sequence[T] = [
@@ -129,6 +148,9 @@ class Registry(dict[str, T]):
             numbered = [(item.number, item) for item in items]
             items, next_cursor = self._pages(numbered, cursor)
         listed = [item.listed for item in items]
+        if view is not None:
+            shown = [view.show(item) for item in items]
+            listed = [item for item in shown if item is not None]
         return encode(revision.listing({key: listed}, next_cursor))
 
 

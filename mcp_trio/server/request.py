@@ -7,8 +7,10 @@ from msgspec import Struct
 
 from ..auth.principal import Principal
 from ..protocol.errors import ProtocolError
+from ..protocol.params import ClientCapabilities
 from ..protocol.session import Call
 from ..protocol.types import Json
+from .background import BackgroundTask
 from .channel import Channel
 from .conversation import Conversation
 from .limits import Limits
@@ -49,14 +51,24 @@ class Request(Struct, eq=False):
     outcome: Outcome = "ok"
     target: str = ""  # the tool or the prompt, once the server has found it
     state: dict[str, Any] | None = None  # what middleware hands down, if there is any
+    task: BackgroundTask | None = None  # set for tools whose calls may become tasks
+
+    @property
+    def capabilities(self) -> ClientCapabilities:
+        """What the client of this request can do."""
+        if self.call.revision.opens:
+            return self.conversation.session.capabilities
+        capabilities: ClientCapabilities = self.call.params.meta.capabilities
+        return capabilities
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more may be sent about this request."""
+        return self.ended or (self.scope is not None and self.scope.cancel_called)
 
     def tell(self, method: str, params: Json) -> None:
-        """Send a notification about this request.
-
-        Does nothing if the request has ended or was cancelled.
-        """
-        is_cancelled = self.scope is not None and self.scope.cancel_called
-        if not self.ended and not is_cancelled:
+        """Send a notification about this request, unless it is over."""
+        if not self.is_over:
             self.conversation.tell(method, params, self.channel, self.call.revision)
 
 

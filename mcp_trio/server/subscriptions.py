@@ -108,12 +108,26 @@ class Subscriptions(Struct, eq=False):
             for listener in listeners:
                 listener.ended.set()
 
-    async def listen(self, request: Request, wanted: Filter) -> None:
-        """Listen until either side ends it."""
+    async def listen(
+        self,
+        request: Request,
+        wanted: Filter,
+        of_extensions: Json | None = None,
+        acknowledged: Callable[[], None] | None = None,
+    ) -> None:
+        """Listen until either side ends it.
+
+        `of_extensions` is acknowledged beside the filter. `acknowledged` is called as
+        soon as that is done.
+        """
         listener = Listener(request, wanted)
-        acknowledged = {"notifications": to_builtins(wanted)}
-        listener.tell("notifications/subscriptions/acknowledged", acknowledged)
+        honored = {**to_builtins(wanted), **(of_extensions or {})}
+        listener.tell(
+            "notifications/subscriptions/acknowledged", {"notifications": honored}
+        )
         self._add(listener)
+        if acknowledged is not None:
+            acknowledged()
         try:
             await listener.ended.wait()
         finally:

@@ -1,7 +1,7 @@
 """The identifiers in a conversation: those of the client, and those of the server.
 
 A replay sends the client's requests with the ids in the trace. The server chooses its
-own identifiers in every run: the ids of its requests, cursors, request states,
+own identifiers in every run: the ids of its requests and tasks, cursors, request states,
 sessions and the ids of events. Where the client repeats one of them, the replay has
 to send this run's instead of the one in the trace.
 """
@@ -143,6 +143,8 @@ def repeated_by_client(message: JsonValue) -> Iterator[Location]:
     """Yield where a client's message may repeat an identifier of the server's."""
     yield "params", "cursor"
     yield "params", "requestState"
+    yield "params", "taskId"
+    yield from _listened_tasks(message)
     if value_at(message, ["method"]) is ABSENT:
         # An answer repeats the id of the server's request.
         yield ("id",)
@@ -173,3 +175,14 @@ def _chosen_by_server(
         yield "params", "requestId"
     yield "result", "nextCursor"
     yield "result", "requestState"
+    yield "result", "taskId"
+    yield "params", "taskId"
+    yield from _listened_tasks(message)
+
+
+def _listened_tasks(message: JsonValue) -> Iterator[Location]:
+    """Yield where a filter of subscriptions has ids of tasks."""
+    ids = value_at(message, ["params", "notifications", "taskIds"])
+    if isinstance(ids, list):
+        for index in range(len(ids)):
+            yield "params", "notifications", "taskIds", index

@@ -1,7 +1,7 @@
 """The official conformance suite against `everything.py`: `python -m tests.conformance [--engine …] [--revision …]`.
 
 Node and the suite are installed once, in the cache folder that the clients of `tests/clients` use. The suite gets no
-file of expected failures: what it finds is counted here. Only the scenarios of TASKS are left out of account, by name.
+file of expected failures: what it finds is counted here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ENGINES = ("native", "hypercorn")
 
 
 class Selection(NamedTuple):
-    """What of the suite belongs to a revision, and how many checks that makes, those of TASKS not counted."""
+    """What of the suite belongs to a revision, and how many checks that makes."""
 
     options: tuple[str, ...]
     checks: int
@@ -39,25 +39,8 @@ SELECTIONS = {
     "2025-03-26": Selection(("--suite", "all", "--spec-version", "2025-03-26"), 3),
     "2025-06-18": Selection(("--suite", "all", "--spec-version", "2025-06-18"), 56),
     "2025-11-25": Selection(("--requirements", "2025-11-25"), 84),
-    "2026-07-28": Selection(("--requirements", "2026-07-28"), 152),
+    "2026-07-28": Selection(("--requirements", "2026-07-28"), 197),
 }
-TASKS = frozenset(
-    f"tasks-{rest}"
-    for rest in (
-        "lifecycle",
-        "capability-negotiation",
-        "wire-fields",
-        "request-state-removal",
-        "mrtr-input",
-        "request-headers",
-        "dispatch-and-envelope",
-        "status-notifications",
-        "required-task-error",
-        "mrtr-composition",
-    )
-)
-"""The scenarios of the tasks extension, which is experimental and not offered here."""
-
 START_SECONDS = 15
 SUITE_SECONDS = 300
 
@@ -69,21 +52,13 @@ class Tally(NamedTuple):
     passed: int
     problems: list[str]
 
-    @property
-    def counts(self) -> bool:
-        return self.scenario not in TASKS
-
     def __str__(self) -> str:
-        mark = "left out" if not self.counts else "FAILED" if self.problems else "ok"
-        head = f"  {mark:<9} {self.scenario}: {self.passed} passed, {len(self.problems)} failed"
+        mark = "FAILED" if self.problems else "ok"
+        head = f"  {mark:<6} {self.scenario}: {self.passed} passed, {len(self.problems)} failed"
         return "\n".join(
             [
                 head,
-                *(
-                    f"              {problem}"
-                    for problem in self.problems
-                    if self.counts
-                ),
+                *(f"           {problem}" for problem in self.problems),
             ]
         )
 
@@ -179,7 +154,7 @@ def conformance(suite: list[str], engine: str, revision: str) -> list[Tally]:
             command, capture_output=True, text=True, timeout=SUITE_SECONDS, check=False
         )
         tallies = list(tallied(Path(folder)))
-    made = sum(tally.passed + len(tally.problems) for tally in tallies if tally.counts)
+    made = sum(tally.passed + len(tally.problems) for tally in tallies)
     if made < selection.checks:
         problem = f"{made} checks were made, {selection.checks} are expected; exit code {done.returncode}"
         problem = f"{problem} {done.stderr.strip()[-800:]}".strip()
@@ -246,8 +221,8 @@ def tallied(folder: Path) -> Iterator[Tally]:
 
 def counted(tallies: list[Tally], what: str) -> int:
     """Print how many checks passed and failed; the number of those that failed."""
-    passed = sum(tally.passed for tally in tallies if tally.counts)
-    failed = sum(len(tally.problems) for tally in tallies if tally.counts)
+    passed = sum(tally.passed for tally in tallies)
+    failed = sum(len(tally.problems) for tally in tallies)
     print(f"{what}: {passed} passed, {failed} failed")
     return failed
 
@@ -255,11 +230,6 @@ def counted(tallies: list[Tally], what: str) -> int:
 def summed_up(tallies: list[Tally]) -> int:
     """The exit code."""
     print()
-    if left_out := sorted({tally.scenario for tally in tallies if not tally.counts}):
-        print(
-            "Left out of account, as the tasks extension is experimental and not offered:",
-            ", ".join(left_out),
-        )
     return 1 if counted(tallies, "In all") else 0
 
 

@@ -19,6 +19,7 @@ from mcp_trio import (
     Elicited,
     EmbeddedResource,
     Image,
+    InvalidParams,
     MissingClientCapability,
     PromptMessage,
     Roots,
@@ -358,6 +359,64 @@ async def test_x_mcp_header(
 ) -> str:
     """Take an argument that HTTP clients have to repeat in a header."""
     return f"Region: {region}"
+
+
+# Tasks
+
+
+class Deletion(Struct):
+    """A form to agree to a deletion."""
+
+    confirm: bool
+
+
+@server.tool
+async def greet(name: str) -> str:
+    """Greet somebody, without a task."""
+    return f"Hello, {name}!"
+
+
+@server.tool(task="optional")
+async def slow_compute(seconds: float, label: str = "") -> str:
+    """Take a while."""
+    await trio.sleep(seconds)
+    return f"Done: {label}"
+
+
+@server.tool(task="required")
+async def failing_job() -> str:
+    """Fail as a tool."""
+    raise ToolError("The job failed")
+
+
+@server.tool(task="optional")
+async def protocol_error_job() -> str:
+    """Fail with an error of the protocol."""
+    raise InvalidParams("The job cannot be done")
+
+
+@server.tool(task="optional")
+async def confirm_delete(ctx: Context, filename: str) -> str:
+    """Ask the user before going on."""
+    answer = await ctx.elicit(f"Delete {filename}?", Deletion)
+    return f"{filename}: {told(answer)}"
+
+
+@server.tool(task="optional")
+async def multi_input(ctx: Context) -> str:
+    """Ask the user two things at once."""
+    name, agreed = await ctx.ask(
+        Elicit("What is your name?", Name), Elicit("Go on?", Deletion)
+    )
+    return f"{told(name)}; {told(agreed)}"
+
+
+@server.tool(task="required", manual_start=True)
+async def test_tool_with_task(ctx: Context) -> str:
+    """Ask the user first, then go on as a task."""
+    answer = await ctx.elicit("What is your name?", Name, key="user_name")
+    await ctx.start_task()
+    return f"Hello, {answer.content.name if answer.content else 'whoever you are'}!"
 
 
 # Lists that change

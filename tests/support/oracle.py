@@ -45,6 +45,17 @@ UNREAD_ID_CODES = frozenset({-32700, -32600})
 UNREAD_ID_IS_NULL = frozenset(REVISIONS[:4])
 """JSON-RPC 2.0 section 5 demands `"id": null` where the id could not be read; later revisions leave the id out."""
 
+# The schema of the tasks extension, which has definitions as a revision has.
+TASKS = "tasks"
+TASKS_IDENTIFIER = "io.modelcontextprotocol/tasks"
+TASKS_REVISIONS = frozenset({"2026-07-28"})
+TASK_RESULTS = {
+    "tasks/get": "GetTaskResult",
+    "tasks/update": "UpdateTaskResult",
+    "tasks/cancel": "CancelTaskResult",
+}
+TASK_NOTIFICATION = "notifications/tasks"
+
 MAY_NEED_INPUT = frozenset({"tools/call", "prompts/get", "resources/read"})
 BATCH_REVISIONS = frozenset({"2025-03-26"})
 FREE_BODIES = frozenset({"inputSchema", "outputSchema"})
@@ -72,6 +83,8 @@ ANY_JSON = frozenset({"JSONValue"})
 def raw_definitions(revision: str) -> dict[str, Schema]:
     """The definitions of one revision as they are published, with the oracle's amendments."""
     path = DATA / "schema" / f"{revision}.json"
+    if revision == TASKS:
+        path = DATA / "extensions" / "tasks.schema.json"
     document = json.loads(path.read_text(encoding="utf-8"))
     definitions: dict[str, Schema] = document.get("$defs") or document["definitions"]
     for name, properties in AMENDMENTS.get(revision, {}).items():
@@ -329,6 +342,39 @@ def leaves_unnamed(part: Schema) -> bool:
     return part.get("additionalProperties", "properties" not in part) in ({}, True)
 
 
+# Extensions
+
+
+def is_task(result: Any) -> bool:
+    """Whether a result says that a task was created."""
+    return isinstance(result, dict) and result.get("resultType") == "task"
+
+
+def without_extensions(message: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The message without what extensions may add anywhere; and what is wrong with that.
+
+    A server names its extensions to clients that named theirs, in every revision. An
+    acknowledged subscription has the filters of extensions.
+    """
+    message = json.loads(json.dumps(message))
+    found = []
+    result = message.get("result")
+    capabilities = result.get("capabilities") if isinstance(result, dict) else None
+    if isinstance(capabilities, dict) and "extensions" in capabilities:
+        extensions = capabilities.pop("extensions")
+        values = extensions.values() if isinstance(extensions, dict) else [None]
+        if not all(isinstance(value, dict) for value in values):
+            found.append("$.result.capabilities.extensions: not a map of objects")
+    if message.get("method") == "notifications/subscriptions/acknowledged":
+        ids = message["params"]["notifications"].pop("taskIds", [])
+        found += problems(
+            TASKS,
+            definition(TASKS, "TaskSubscriptionAcknowledgedNotifications"),
+            {"taskIds": ids},
+        )
+    return message, found
+
+
 # Judging a conversation
 
 
@@ -386,26 +432,46 @@ class Oracle:
         kind = "Request" if "id" in message else "Notification"
         known = methods(self.revision, f"Server{kind}")
         method = message["method"]
+        if method == TASK_NOTIFICATION and self.revision in TASKS_REVISIONS:
+            return self._check_task(message, "TaskStatusNotification", "params")
+        message, found = without_extensions(message)
         if not isinstance(method, str) or method not in known:
             return [
                 f"$.method: {method!r} is not named by {self.revision} (Server{kind})"
             ]
-        return problems(
+        return found + problems(
             self.revision,
             method_schema(self.revision, f"JSONRPC{kind}", known[method]),
             message,
         )
 
+    def _check_task(self, message: dict[str, Any], name: str, key: str) -> list[str]:
+        """Judge a message of the tasks extension, and the result in it by the tool's."""
+        if key == "params":
+            found = problems(TASKS, definition(TASKS, name), message)
+        else:
+            found = problems(TASKS, definition(TASKS, name), message[key])
+        result = message[key].get("result") if isinstance(message[key], dict) else None
+        if result is not None:
+            found += judge(self.revision, "CallToolResult", result)
+        return found
+
     def _check_result(self, message: dict[str, Any]) -> list[str]:
         method, found = self._answered(message.get("id"))
         if found:
             return found
+        if self.revision in TASKS_REVISIONS:
+            if method in TASK_RESULTS:
+                return self._check_task(message, TASK_RESULTS[method], "result")
+            if method == "tools/call" and is_task(message["result"]):
+                return self._check_task(message, "CreateTaskResult", "result")
+        message, found = without_extensions(message)
         name = self._result_name(method, message["result"])
         if name is None:
             return [
                 f"$.result: a result for {method!r}, which {self.revision} does not have"
             ]
-        found = problems(self.revision, response_schema(self.revision, name), message)
+        found += problems(self.revision, response_schema(self.revision, name), message)
         return found + self._check_result_type(name, message["result"])
 
     def _result_name(self, method: Any, result: Any) -> str | None:

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from . import asking, behaviour, hostile, http_behaviour, http_hostile, methods, seeds
+from . import (
+    asking,
+    behaviour,
+    hostile,
+    http_behaviour,
+    http_hostile,
+    methods,
+    seeds,
+    tasks,
+)
 from .playing import Scenario
 
 
@@ -18,6 +27,7 @@ def scenarios() -> list[Scenario]:
             hostile,
             http_behaviour,
             http_hostile,
+            tasks,
         )
         for scenario in module.SCENARIOS
     ]

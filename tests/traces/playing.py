@@ -47,6 +47,13 @@ MODERN = [revision.name for revision in REVISIONS if not revision.opens]
 LATEST, NEWEST = OPENING[-1], ALL[-1]
 TABLES = {revision.name: revision for revision in REVISIONS}
 SECRET = b"the secret of the traces, which is no secret"
+# The modules that read the time of day.
+CLOCKED = [
+    "mcp_trio.server.client_requests",
+    "mcp_trio.extensions.tasks.executor",
+    "mcp_trio.extensions.tasks.record",
+    "mcp_trio.extensions.tasks.records",
+]
 # A moment far ahead, so that what clients carry between two calls does not expire in the file.
 NOW = 4_000_000_000.0
 STEP = 0.001
@@ -346,12 +353,9 @@ def nothing_by_chance() -> Iterator[None]:
     with ExitStack() as undone:
         for name in ("token_hex", "token_urlsafe", "token_bytes"):
             undone.enter_context(patch.object(secrets, name, getattr(chance, name)))
-        undone.enter_context(
-            patch(
-                "mcp_trio.server.client_requests.time",
-                SimpleNamespace(time=lambda: NOW),
-            )
-        )
+        for module in CLOCKED:
+            stopped = SimpleNamespace(time=lambda: NOW)
+            undone.enter_context(patch(f"{module}.time", stopped))
         yield
 
 

@@ -12,7 +12,7 @@ import trio
 from mcp_trio import Server
 from mcp_trio.client.http_connection import Response
 from mcp_trio.protocol.jsonrpc import encode
-from mcp_trio.protocol.mirrored_headers import NAMED_BY
+from mcp_trio.protocol.mirrored_headers import NAMED_BY, NAMED_BY_IN_EXTENSIONS
 from mcp_trio.trace.format import Http, Line
 from mcp_trio.transports.http.server import serve_http
 
@@ -178,11 +178,8 @@ class HttpTalk(Talk):
         )
         if not isinstance(version, str) or self.opens:
             return {}
-        name = (
-            {"mcp-name": params[NAMED_BY[message["method"]]]}
-            if message["method"] in NAMED_BY
-            else {}
-        )
+        named_by = {**NAMED_BY, **NAMED_BY_IN_EXTENSIONS}.get(message["method"])
+        name = {} if named_by is None else {"mcp-name": params[named_by]}
         return {
             "mcp-protocol-version": version,
             "mcp-method": message["method"],

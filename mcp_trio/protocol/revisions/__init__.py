@@ -1,6 +1,7 @@
 """The supported protocol revisions, and the choice among them."""
 
 from ..errors import UnsupportedVersion
+from ..extensions import ExtensionTable
 from ..types import Implementation
 from .base import Revision as Revision
 from .pocket import Pocket
@@ -35,7 +36,9 @@ class Revisions:
         server: Implementation,
         instructions: str | None = None,
         kinds: Kinds = REVISIONS,
+        extensions: ExtensionTable | None = None,
     ) -> None:
+        self.extensions = ExtensionTable() if extensions is None else extensions
         # Oldest first.
         self.all = [kind(server, instructions) for kind in kinds]
         # The revisions with and without `initialize`, by name.
@@ -47,6 +50,13 @@ class Revisions:
         self.newest_opening = next(reversed(self.opening.values()))
         # Newest first.
         self.names = [revision.name for revision in reversed(self.all)]
+
+    def serves(self, revision: Revision, method: str) -> bool:
+        """Return whether a revision, or an extension in that revision, has a method."""
+        if method in revision.requests:
+            return True
+        added = self.extensions.methods.get(method)
+        return added is not None and (added.in_sessions or not revision.opens)
 
     def declared(self, requested: str) -> Revision:
         """Return the revision that a request names. Raises UnsupportedVersion."""

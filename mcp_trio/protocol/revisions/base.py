@@ -205,16 +205,23 @@ class Revision:
         return self.result(shaped, result.meta)
 
     def introduction(
-        self, method: str, features: Mapping[str, Json], versions: Sequence[str]
+        self,
+        method: str,
+        features: Mapping[str, Json],
+        versions: Sequence[str],
+        extensions: Mapping[str, Json] | None = None,
     ) -> Json:
         """Return the result of initialize or server/discover.
 
         `features` are the server's capabilities in all revisions, and `versions` the
-        names of the revisions that it supports.
+        names of the revisions that it supports. `extensions` are capabilities too. They
+        are an exception to the table: older revisions have them for clients that asked.
         """
         capabilities = {
             name: value for name, value in features.items() if name in self.capabilities
         }
+        if extensions:
+            capabilities["extensions"] = dict(extensions)
         fields = {
             "protocolVersion": self.name,
             "supportedVersions": versions,

@@ -6,6 +6,7 @@ with requests of its own.
 """
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import ClassVar
 
 from ..errors import (
@@ -48,6 +49,11 @@ class R2026_07_28(R2025_11_25):
         UrlElicitationRequired: InternalError,
     }
 
+    @cached_property
+    def _about(self) -> Json:
+        """The part of `_meta` that names the server."""
+        return {VENDOR + "serverInfo": self.shape(self.server)}
+
     def result(
         self, shaped: Json, meta: Json | None = None, *, cacheable: bool = False
     ) -> Json:
@@ -56,9 +62,9 @@ class R2026_07_28(R2025_11_25):
         What is listed or read may change at any time, and may differ between
         principals, so caches must neither keep nor share it.
         """
-        about = {VENDOR + "serverInfo": self.shape(self.server)}
+        about = self._about
         if meta:
-            about |= meta
+            about = about | meta
         result = {"resultType": "complete", **shaped, "_meta": about}
         if cacheable:
             result["ttlMs"] = 0

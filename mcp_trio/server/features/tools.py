@@ -1,7 +1,7 @@
 """Tools: functions that clients can list and call."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -9,7 +9,8 @@ import msgspec
 from ...auth.principal import NO_SCOPES, as_scopes
 from ...protocol import types as model
 from ...protocol.types import CONTENT_TYPES, Json, StructuredContent, Text, ToolResult
-from ..limits import must_be_limits, read_rate
+from ..background import TaskOptions
+from ..limits import must_be_limits, must_be_seconds, read_rate
 from ..request import Request
 from ..schema.encode import encode_value
 from ..schema.signature import AnyFunction, Returned
@@ -23,6 +24,8 @@ class ServerTool(Feature):
     """A tool that clients can list and call."""
 
     listed: model.Tool
+    # The extensions that take part in calls of this tool.
+    call_hooks: tuple[Callable[..., Awaitable[bytes]], ...] = ()
 
     def __init__(
         self,
@@ -41,6 +44,7 @@ class ServerTool(Feature):
         max_in_flight: int | None = None,
         max_result: int | None = None,
         scopes: Iterable[str] = NO_SCOPES,
+        task: TaskOptions | None = None,
     ) -> None:
         must_be_limits(
             "server.tool",
@@ -65,6 +69,7 @@ class ServerTool(Feature):
         self.max_result = max_result
         self.is_limited = rate is not None or max_in_flight is not None
         self.scopes = as_scopes(scopes, "server.tool(scopes)")
+        self.task = task
         self.listed = model.Tool(
             name,
             title=title,
@@ -142,6 +147,42 @@ class ServerTool(Feature):
         if self._returned.schema is None:
             return not encoded.startswith(b"{")
         return not self._returned.is_object
+
+
+def task_options(
+    *,
+    task: str | None,
+    ttl: float | None,
+    poll_interval: float | None,
+    retry: bool,
+    manual_start: bool,
+) -> TaskOptions | None:
+    """Return the options of `server.tool` that are about tasks; None without a task."""
+    if task is None:
+        for name, given in (
+            ("ttl", ttl),
+            ("poll_interval", poll_interval),
+            ("retry", retry),
+            ("manual_start", manual_start),
+        ):
+            if given not in (None, False):
+                raise TypeError(
+                    f"server.tool({name}={given!r}): this is for tasks; add "
+                    "task='optional' or task='required'"
+                )
+        return None
+    if task not in ("optional", "required"):
+        raise ValueError(
+            f"server.tool(task): expected 'optional' or 'required', got {task!r}"
+        )
+    must_be_seconds(ttl, "server.tool(ttl)")
+    must_be_seconds(poll_interval, "server.tool(poll_interval)")
+    if retry and manual_start:
+        raise ValueError(
+            "server.tool(retry=True, manual_start=True): a task that has asked its "
+            "client before it began cannot be run again; choose one of the two"
+        )
+    return TaskOptions(task == "required", ttl, poll_interval, retry, manual_start)
 
 
 def _content(value: Any, is_content: bool) -> list[model.Content] | None:

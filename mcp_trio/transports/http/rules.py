@@ -295,14 +295,15 @@ def not_allowed(*allowed: bytes) -> Reply:
 # Headers that repeat a part of the body
 
 
-def check_mirrored(call: Call, headers: Headers) -> None:
-    """Check the headers that repeat what the body of a stateless request says.
+def check_mirrored(call: Call, headers: Headers, named_by: str | None = None) -> None:
+    """Check the headers that repeat parts of a stateless request's body.
 
-    Raises HeaderMismatch.
+    `named_by` is the attribute that `Mcp-Name` repeats if the method belongs to an
+    extension. Raises HeaderMismatch.
     """
     _check(headers, b"MCP-Protocol-Version", call.params.meta.version)
     _check(headers, b"Mcp-Method", call.method)
-    key = NAMED_BY.get(call.method)
+    key = NAMED_BY.get(call.method, named_by)
     if key:
         _check(headers, b"Mcp-Name", getattr(call.params, key), encodable=True)
 

@@ -266,7 +266,8 @@ class Service:
     def _check_headers(self, call: Call, head: Head) -> None:
         """Raise Refused if the headers of a stateless request do not fit its body."""
         try:
-            check_mirrored(call, head.headers)
+            named_by = self.server.revisions.extensions.named_by.get(call.method)
+            check_mirrored(call, head.headers, named_by)
             if call.method == "tools/call":
                 self._check_argument_headers(call, head)
         except HeaderMismatch as error:

@@ -1,0 +1,8 @@
+"""Extensions of the protocol: those that the package has, and the base of your own."""
+
+from ..protocol.params import Params as Params
+from .base import Extension as Extension
+from .base import ExtensionContext as ExtensionContext
+from .base import method as method
+
+__all__ = ["Extension", "ExtensionContext", "Params", "method"]

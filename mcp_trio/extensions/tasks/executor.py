@@ -1,0 +1,437 @@
+"""Executor: creates tasks, and runs them in this process."""
+
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+from msgspec import Raw, Struct
+
+from ...protocol import jsonrpc
+from ...protocol import params as protocol_params
+from ...protocol.errors import InternalError, TooManyCalls
+from ...protocol.session import Call, Session
+from ...server.app import Server
+from ...server.conversation import Conversation
+from ...server.execute import execute
+from ...server.extension_points import Proceed
+from ...server.features.tools import ServerTool
+from ...server.handlers import Handler, call_with_hooks
+from ...server.limiter import sender
+from ...server.request import Request
+from ...server.runner import SPOILED
+from ...stores.base import LeaseLost, QueuedJob, Store, Subscription
+from .ledger import Ledger
+from .manual import ManualCall
+from .record import StoredPrincipal, TaskRecord
+from .records import CHANGED, TaskRecords, new_id
+from .running import RunningTask
+from .slots import Slot, Slots
+
+log = logging.getLogger("mcp_trio")
+
+QUEUE = "tasks"
+# Seconds for which a process leases a task, and after which it renews the lease.
+LEASE = 10.0
+RENEW = 3.0
+# The part of the grace that clients get to see what became of their tasks.
+LAST_LOOK = 0.4
+
+STOPPED = "The server was stopped before the task was done"
+LOST = "The process that ran the task was lost"
+NO_ROOM = "The result is too large to be kept beside those of the client's other tasks"
+
+
+class _Silence:
+    """The channel of a task: nothing is sent about its request any more."""
+
+    def send(self, message: bytes) -> None:
+        """Send nothing."""
+
+    async def drained(self) -> None:
+        """Never wait."""
+
+
+_SILENCE = _Silence()
+
+
+class _TaskConversation(Conversation):
+    """The conversation of a task, which goes on without its client."""
+
+    __slots__ = ()
+    is_lasting = False
+
+
+class Durations(Struct, frozen=True):
+    """How long tasks are kept and how often clients look, unless a tool says more.
+
+    No task is kept longer than `most_ttl`.
+    """
+
+    ttl: float
+    poll_interval: float
+    most_ttl: float
+
+
+class Executor:
+    """The tasks of one server in this process.
+
+    Every task goes through the queue in the store, from which each process takes as
+    many as it has slots. `on_change` is called with each task that has changed.
+    """
+
+    def __init__(
+        self,
+        server: Server[Any],
+        store: Store,
+        ledger: Ledger,
+        durations: Durations,
+        *,
+        slots: int,
+        on_change: Callable[[TaskRecord], None],
+    ) -> None:
+        self.records = TaskRecords(store)
+        self._server = server
+        self._store = store
+        self._ledger = ledger
+        self._durations = durations
+        self._slot_count = slots
+        self._slots = Slots(slots)
+        self._on_change = on_change
+        self._nursery: trio.Nursery | None = None
+        self._running: dict[str, RunningTask] = {}
+        # Tasks that were created here and are not over.
+        self._unfinished: set[str] = set()
+        self._is_stopping = False
+        # Tasks that were over only when the server was about to stop, and that their
+        # clients have not seen since.
+        self._unseen: set[str] = set()
+        self._settled = trio.lowlevel.ParkingLot()
+
+    # The life of the executor
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run tasks for as long as this is entered."""
+        self._is_stopping = False
+        self._slots = Slots(self._server.task_slots or self._slot_count)
+        async with (
+            self._store.subscribe(CHANGED) as changes,
+            trio.open_nursery() as nursery,
+        ):
+            self._nursery = nursery
+            nursery.start_soon(self._watch, changes)
+            nursery.start_soon(self._take_jobs, nursery)
+            nursery.start_soon(self._renew)
+            yield
+            nursery.cancel_scope.cancel()
+
+    async def settle(self, seconds: float) -> None:
+        """Let tasks end within so many seconds, and stop those that do not.
+
+        Those that end now are kept a little longer, so that their clients see it.
+        """
+        self._is_stopping = True
+        if self._store.is_shared:
+            self._give_back()
+        deadline = trio.current_time() + seconds
+        with trio.move_on_at(deadline - LAST_LOOK * seconds):
+            while self._unfinished:
+                await self._settled.park()
+        for task in list(self._running.values()):
+            task.stop(STOPPED)
+        if self._store.is_shared:
+            return
+        for id in self._unfinished - self._running.keys():
+            await self._fail(id, STOPPED)
+        with trio.move_on_at(deadline):
+            while self._unfinished or self._unseen:
+                await self._settled.park()
+
+    def _give_back(self) -> None:
+        """Let other processes run the tasks that may be run again."""
+        for task in list(self._running.values()):
+            if task.may_be_given_back:
+                task.is_given_back = True
+                task.scope.cancel()
+
+    def note_seen(self, record: TaskRecord) -> None:
+        """Take note that a client has seen a task."""
+        if record.is_over and record.id in self._unseen:
+            self._unseen.discard(record.id)
+            self._settled.unpark_all()
+
+    async def _watch(self, changes: Subscription) -> None:
+        """Act on changes of tasks, whichever process has made them."""
+        while True:
+            for data in dict.fromkeys(await changes.receive()):
+                try:
+                    await self._note_change(data.decode())
+                except Exception:
+                    log.exception("a change of a task was not announced")
+
+    async def _note_change(self, id: str) -> None:
+        record = await self.records.read(id)
+        if id in self._running:
+            self._running[id].note_change(record)
+        if record is not None:
+            if record.is_over:
+                self._note_end(id)
+            self._on_change(record)
+
+    def _note_end(self, id: str) -> None:
+        if id in self._unfinished:
+            self._unfinished.discard(id)
+            if self._is_stopping:
+                self._unseen.add(id)
+            self._settled.unpark_all()
+
+    async def _take_jobs(self, nursery: trio.Nursery) -> None:
+        """Take tasks from the queue as long as there are slots."""
+        while True:
+            await self._slots.wait()
+            job = await self._store.pull(QUEUE, LEASE)
+            slot = Slot(self._slots)
+            await slot.take()
+            nursery.start_soon(self._take_job, job, slot)
+
+    async def _renew(self) -> None:
+        """Keep the leases of this process; stop a task whose lease is lost.
+
+        Forget tasks that have expired, even if nobody uses the store any more.
+        """
+        while True:
+            await trio.sleep(RENEW)
+            for id in self._ledger.forget_expired():
+                await self.records.delete(id)
+            for task in list(self._running.values()):
+                try:
+                    await self._store.renew(task.job.lease, LEASE)
+                except LeaseLost:
+                    log.warning(
+                        "task %s: its lease was lost, so it is stopped", task.id
+                    )
+                    task.scope.cancel()
+
+    # Creating tasks
+
+    async def create(self, request: Request, tool: ServerTool) -> TaskRecord:
+        """Create a task for a call, and let any process run it. Raises TooManyCalls."""
+        record = await self._store_new(request, tool)
+        await self._store.push(QUEUE, record.id.encode())
+        return record
+
+    async def _store_new(self, request: Request, tool: ServerTool) -> TaskRecord:
+        if self._is_stopping:
+            raise TooManyCalls(
+                "The server is about to stop; try again later",
+                retry_after=self._server.grace,
+            )
+        assert tool.task is not None
+        durations = self._durations
+        client = sender(request)
+        raw = Raw(bytes(request.call.raw))
+        self._ledger.admit(client, len(bytes(raw)))
+        record = TaskRecord(
+            id=new_id(),
+            tool=tool.name,
+            revision=request.call.revision.name,
+            params=raw,
+            principal=StoredPrincipal.of(request.principal),
+            address=request.conversation.address,
+            created=time.time(),
+            ttl=min(tool.task.ttl or durations.ttl, durations.most_ttl),
+            poll_interval=tool.task.poll_interval or durations.poll_interval,
+            retry=tool.task.retry,
+        )
+        await self.records.create(record)
+        self._ledger.add(record.id, client, len(bytes(raw)), record.ttl)
+        self._unfinished.add(record.id)
+        return record
+
+    async def call_manually(
+        self, request: Request, tool: ServerTool, proceed: Proceed
+    ) -> bytes | TaskRecord:
+        """Run a tool until it starts its task or ends.
+
+        Returns the task or the tool's result, or raises what the tool has raised.
+        """
+        assert self._nursery is not None
+
+        async def become_task(call: ManualCall) -> tuple[TaskRecord, RunningTask]:
+            record = await self._store_new(request, tool)
+            job = await self._store.push(QUEUE, record.id.encode(), hold=LEASE)
+            assert job is not None  # because it is held
+            slot = Slot(self._slots)
+            task = self._start(record, job, request, call.scope, slot)
+            self._server.limiter.count(request, 1)
+            return record, task
+
+        call = ManualCall(request, become_task)
+        request.task = call
+        self._nursery.start_soon(self._run_manually, call, proceed)
+        try:
+            await call.settled.wait()
+        except trio.Cancelled:
+            call.scope.cancel()
+            raise
+        if call.record is not None:
+            return call.record
+        if call.outcome is None:
+            raise InternalError("The tool was stopped")
+        return call.outcome.unwrap()
+
+    async def _run_manually(self, call: ManualCall, proceed: Proceed) -> None:
+        async def handler(server: Server[Any], request: Request) -> bytes:
+            return await call.run(proceed)
+
+        try:
+            reply = await self._execute(call.request, call.scope, handler)
+        finally:
+            call.settled.set()
+        if call.task is not None:
+            self._server.limiter.count(call.request, -1)
+            await self._end(call.task, reply)
+
+    # Running tasks
+
+    async def _take_job(self, job: QueuedJob, slot: Slot) -> None:
+        """Run a task from the queue, for which a slot was taken."""
+        try:
+            await self._run_job(job, slot)
+        except Exception:  # of this package: a tool's own become the task's error
+            log.exception("task %s could not be run", job.data.decode())
+            await self._drop(job)
+        finally:
+            slot.release()
+
+    async def _run_job(self, job: QueuedJob, slot: Slot) -> None:
+        id = job.data.decode()
+        record = await self.records.read(id)
+        if id in self._running:
+            # It runs here, but this process was too busy to renew its lease.
+            self._running[id].job = job
+        elif record is None or record.is_over:
+            await self._drop(job)
+        elif job.attempt > 1 and not record.retry:
+            await self._fail(id, LOST)
+            await self._drop(job)
+        else:
+            await self._run_task(record, job, slot)
+
+    async def _drop(self, job: QueuedJob) -> None:
+        await self._store.done(job)
+        self._note_end(job.data.decode())
+
+    def _start(
+        self,
+        record: TaskRecord,
+        job: QueuedJob,
+        request: Request,
+        scope: trio.CancelScope,
+        slot: Slot,
+    ) -> RunningTask:
+        task = RunningTask(record, job, request, scope, self.records, slot)
+        self._running[task.id] = task
+        return task
+
+    async def _run_task(self, record: TaskRecord, job: QueuedJob, slot: Slot) -> None:
+        request = self._request_of(record)
+        task = self._start(record, job, request, trio.CancelScope(), slot)
+        request.task = task
+
+        async def handler(server: Server[Any], request: Request) -> bytes:
+            tool = server.tools.find(record.tool, request.principal)
+            request.target = tool.name
+            if tool.max_in_flight is not None:
+                request.limited_tool = tool.name
+            server.limiter.count(request, 1)
+            try:
+                return await call_with_hooks(server, request, tool)
+            finally:
+                server.limiter.count(request, -1)
+
+        reply = await self._execute(request, task.scope, handler)
+        await self._end(task, reply)
+
+    def _request_of(self, record: TaskRecord) -> Request:
+        """Return the request of a task, as it was when the task was created."""
+        revision = self._server.revisions.stateless[record.revision]
+        params = protocol_params.decode_params("tools/call", record.params)
+        principal = None
+        if record.principal is not None:
+            principal = record.principal.restored()
+        conversation = _TaskConversation(
+            Session(self._server.revisions),
+            _SILENCE,
+            transport="task",
+            address=record.address,
+            principal=principal,
+        )
+        return Request(
+            Call(record.id, "tools/call", params, record.params, revision),
+            conversation,
+            _SILENCE,
+            self._server.environment,
+            principal,
+        )
+
+    async def _execute(
+        self, request: Request, scope: trio.CancelScope, handler: Handler
+    ) -> bytes | None:
+        """Return the reply to a request; None if it was cancelled."""
+        replies: list[bytes] = []
+        try:
+            with scope:
+                replies.append(await execute(self._server, request, handler))
+        except* RuntimeError:
+            log.exception(SPOILED)
+        return replies[0] if replies else None
+
+    async def _end(self, task: RunningTask, reply: bytes | None) -> None:
+        """Write down what became of a task, and let others have its slot."""
+        del self._running[task.id]
+        task.slot.release()
+        try:
+            if reply is not None:
+                await self._write_reply(task, reply)
+            elif task.reason is not None:
+                await self._fail(task.id, task.reason)
+        except LeaseLost:
+            log.warning(
+                "task %s: its lease was lost, so its result is not kept", task.id
+            )
+        if task.is_given_back:
+            await self._store.give_back(task.job)
+        else:
+            await self._store.done(task.job)
+            self._note_end(task.id)
+
+    async def _write_reply(self, task: RunningTask, reply: bytes) -> None:
+        envelope = jsonrpc.decode(reply)
+        result = bytes(envelope.result)
+        if result and not self._ledger.has_room(task.id, len(result)):
+            await self._fail(task.id, NO_ROOM)
+            return
+
+        def change(record: TaskRecord) -> bool:
+            if result:
+                record.status = "completed"
+                record.result = Raw(result)
+            else:
+                record.fail_with(Raw(bytes(envelope.error)))
+            return True
+
+        await self.records.change(task.id, change, task.job.lease)
+
+    async def _fail(self, id: str, reason: str) -> None:
+        """Let a task fail with an internal error."""
+        error = Raw(jsonrpc.encode({"code": InternalError.code, "message": reason}))
+
+        def change(record: TaskRecord) -> bool:
+            record.fail_with(error)
+            return True
+
+        await self.records.change(id, change)

@@ -1,0 +1,261 @@
+"""Tasks: the extension's methods, and its part in calls and lists of tools."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+from msgspec import Raw
+
+from ...auth.principal import Principal
+from ...protocol.errors import InvalidParams, MissingClientCapability, ProtocolError
+from ...protocol.params import Params
+from ...protocol.revisions import Revision
+from ...protocol.types import Json, Tool
+from ...server.app import Server
+from ...server.background import NeverATask
+from ...server.extension_points import ExtensionHooks, Listening, Proceed
+from ...server.features.tools import ServerTool
+from ...server.limits import must_be_limits, must_be_seconds
+from ...server.request import Request
+from ...stores.base import Store
+from ...stores.memory import MemoryStore
+from ..base import Extension, ExtensionContext, method
+from .executor import Durations, Executor
+from .ledger import Ledger
+from .record import TaskRecord
+
+IDENTIFIER = "io.modelcontextprotocol/tasks"
+NOTIFICATION = "notifications/tasks"
+# Tasks that one subscription may listen to.
+MOST_LISTENED = 1000
+
+
+class TaskParams(Params, kw_only=True, rename="camel"):
+    """The params of tasks/get and tasks/cancel."""
+
+    task_id: str
+
+
+class UpdateParams(TaskParams, kw_only=True, rename="camel"):
+    """The params of tasks/update."""
+
+    input_responses: dict[str, Raw]
+
+
+class Tasks(Extension):
+    """Calls of tools that go on after their request was answered.
+
+    A server declares it by itself as soon as a tool has `task=`. To set more, pass one
+    to `Server(extensions=[Tasks(...)])`.
+
+    `slots` is the number of tasks that this process works on at a time; others wait.
+    `ttl` and `poll_interval` are for tools that have none of their own, and `most_ttl`
+    is the longest that a task is kept. One client may have `most_tasks` that have not
+    expired, and those may hold `most_bytes`. Durations are in seconds.
+    """
+
+    identifier = IDENTIFIER
+    in_sessions = False
+    notifications = (NOTIFICATION,)
+    result_types = ("task",)
+    listens_to = ("taskIds",)
+
+    def __init__(
+        self,
+        *,
+        slots: int = 16,
+        ttl: float = 3600.0,
+        poll_interval: float = 1.0,
+        most_ttl: float = 86_400.0,
+        most_tasks: int = 1000,
+        most_bytes: int = 64 * 2**20,
+        store: Store | None = None,
+    ) -> None:
+        must_be_limits(
+            "Tasks", slots=slots, most_tasks=most_tasks, most_bytes=most_bytes
+        )
+        must_be_seconds(ttl, "Tasks(ttl)")
+        must_be_seconds(poll_interval, "Tasks(poll_interval)")
+        must_be_seconds(most_ttl, "Tasks(most_ttl)")
+        self.slots = slots
+        self._durations = Durations(ttl, poll_interval, most_ttl)
+        self._ledger = Ledger(most_tasks, most_bytes)
+        self._store: Store = MemoryStore() if store is None else store
+        # The subscriptions to each task.
+        self._listeners: dict[str, set[Listening]] = {}
+
+    def bind(self, server: Server[Any]) -> ExtensionHooks:
+        """Belong to a server."""
+        hooks = super().bind(server)
+        self._executor = Executor(
+            server,
+            self._store,
+            self._ledger,
+            self._durations,
+            slots=self.slots,
+            on_change=self._tell_listeners,
+        )
+        return hooks
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run tasks for as long as the server does."""
+        async with self._executor.running():
+            yield
+
+    async def settle(self, seconds: float) -> None:
+        """Let tasks end before the server stops; those that do not, fail."""
+        await self._executor.settle(seconds)
+
+    # Methods
+
+    @method("tasks/get", named_by="taskId")
+    async def get(self, params: TaskParams, ctx: ExtensionContext) -> bytes:
+        """Return a task as it is now."""
+        record = await self._find(params.task_id, ctx.principal)
+        self._executor.note_seen(record)
+        # Encoded here, because the result in it was held to the limits already.
+        return self.encode_result(ctx.protocol_revision, record.detailed())
+
+    @method("tasks/update", named_by="taskId")
+    async def update(self, params: UpdateParams, ctx: ExtensionContext) -> None:
+        """Take answers to open questions, and ignore all others."""
+        await self._find(params.task_id, ctx.principal)
+        responses = params.input_responses
+
+        def change(record: TaskRecord) -> bool:
+            answered = record.questions.keys() & responses.keys()
+            for key in answered:
+                record.answers[key] = Raw(bytes(responses[key]))
+                del record.questions[key]
+            if answered and not record.questions:
+                record.status = "working"
+            return bool(answered)
+
+        await self._executor.records.change(params.task_id, change)
+
+    @method("tasks/cancel", named_by="taskId")
+    async def cancel(self, params: TaskParams, ctx: ExtensionContext) -> None:
+        """Cancel a task, unless it is over."""
+        await self._find(params.task_id, ctx.principal)
+
+        def change(record: TaskRecord) -> bool:
+            record.status = "cancelled"
+            record.questions = {}
+            record.answers = {}
+            return True
+
+        await self._executor.records.change(params.task_id, change)
+
+    async def _find(self, id: str, principal: Principal | None) -> TaskRecord:
+        """Return a task of this principal. Raises InvalidParams."""
+        record = await self._executor.records.read(id)
+        if record is None or not _belongs_to(record, principal):
+            raise InvalidParams(
+                "Invalid params: $.params.taskId: there is no such task, or it has "
+                "expired"
+            )
+        return record
+
+    # Tools
+
+    def takes_calls_of(self, tool: ServerTool) -> bool:
+        """Take part in calls of tools with `task=`."""
+        return tool.task is not None
+
+    def list_tool(
+        self, tool: ServerTool, listed: Tool, revision: Revision, is_declared: bool
+    ) -> Tool | None:
+        """Leave out tools that need a task in revisions that have none."""
+        if revision.opens and tool.task is not None and tool.task.is_required:
+            return None
+        return listed
+
+    async def call_tool(
+        self, request: Request, tool: ServerTool, proceed: Proceed
+    ) -> bytes:
+        """Create a task for a call, or let the request wait for its result."""
+        if request.task is not None:  # this is the task, which calls its tool
+            return await proceed()
+        assert tool.task is not None
+        if request.call.revision.opens or self.declared(request) is None:
+            if tool.task.is_required:
+                raise _cannot_call(request, tool)
+            request.task = NeverATask()
+            return await proceed()
+        # Nobody needs a task to learn that the arguments are wrong.
+        tool.decode(request.call.params.arguments)
+        created: bytes | TaskRecord
+        if tool.task.manual_start:
+            created = await self._executor.call_manually(request, tool, proceed)
+        else:
+            created = await self._executor.create(request, tool)
+        if isinstance(created, bytes):
+            return created
+        result = {"resultType": "task", **created.summary()}
+        return self.encode_result(request.call.revision, result)
+
+    # Subscriptions
+
+    async def listen(self, listening: Listening) -> Json:
+        """Accept those of the ids that are tasks of this principal."""
+        ids = _listened_ids(listening)
+        principal = listening.request.principal
+        accepted = []
+        for id in ids:
+            record = await self._executor.records.read(id)
+            if record is not None and _belongs_to(record, principal):
+                accepted.append(id)
+        listening.wanted = {"taskIds": accepted}
+        return listening.wanted
+
+    async def follow(self, listening: Listening) -> None:
+        """Tell a client of its tasks as they are, and of each change."""
+        ids: list[str] = listening.wanted["taskIds"]
+        for id in ids:
+            self._listeners.setdefault(id, set()).add(listening)
+        try:
+            for id in ids:
+                record = await self._executor.records.read(id)
+                if record is not None:
+                    self._tell(listening, record)
+            await trio.sleep_forever()
+        finally:
+            for id in ids:
+                self._listeners[id].discard(listening)
+                if not self._listeners[id]:
+                    del self._listeners[id]
+
+    def _tell_listeners(self, record: TaskRecord) -> None:
+        for listening in self._listeners.get(record.id, ()):
+            self._tell(listening, record)
+
+    def _tell(self, listening: Listening, record: TaskRecord) -> None:
+        listening.tell(NOTIFICATION, record.detailed())
+        self._executor.note_seen(record)
+
+
+def _belongs_to(record: TaskRecord, principal: Principal | None) -> bool:
+    """Return whether a task was created by this principal."""
+    if record.principal is None or principal is None:
+        return record.principal is None and principal is None
+    return record.principal.name == principal.name
+
+
+def _cannot_call(request: Request, tool: ServerTool) -> ProtocolError:
+    """Return the refusal of a call of a tool that needs a task."""
+    if request.call.revision.opens:
+        return InvalidParams(f"Unknown tool: {tool.name}")
+    return MissingClientCapability({"extensions": {IDENTIFIER: {}}})
+
+
+def _listened_ids(listening: Listening) -> list[str]:
+    """Return the ids in a filter. Raises InvalidParams."""
+    place = "Invalid params: $.params.notifications.taskIds"
+    ids = listening.wanted["taskIds"]
+    if not isinstance(ids, list) or not all(isinstance(id, str) for id in ids):
+        raise InvalidParams(f"{place}: expected array of strings")
+    if len(ids) > MOST_LISTENED:
+        raise InvalidParams(f"{place}: at most {MOST_LISTENED:,} are taken")
+    return list(dict.fromkeys(ids))

@@ -1,0 +1,118 @@
+"""What is known of a task, as a record of the store and as clients see it."""
+
+import time
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, Literal
+
+from msgspec import UNSET, Raw, Struct, UnsetType, field, json
+
+from ...auth.principal import Owner, Principal, owner
+from ...protocol.types import Json
+
+Status = Literal["working", "input_required", "completed", "failed", "cancelled"]
+TERMINAL = frozenset({"completed", "failed", "cancelled"})
+
+
+class StoredPrincipal(Struct):
+    """Who a task acts for."""
+
+    name: str
+    scopes: frozenset[str] = frozenset()
+    expires: float | None = None
+    claims: dict[str, Any] = {}
+    # The user who started the process has another name on another machine.
+    is_owner: bool = False
+
+    @classmethod
+    def of(cls, principal: Principal | None) -> "StoredPrincipal | None":
+        """Return what is stored of a principal."""
+        if principal is None:
+            return None
+        return cls(
+            principal.name,
+            principal.scopes,
+            principal.expires,
+            principal.claims,
+            isinstance(principal, Owner),
+        )
+
+    def restored(self) -> Principal:
+        """Return the principal."""
+        if self.is_owner:
+            return owner()
+        return Principal(self.name, self.scopes, self.expires, self.claims)
+
+
+class TaskRecord(Struct, omit_defaults=True):
+    """One task. Times are in seconds since 1970, durations in seconds.
+
+    `params` are those of the `tools/call` that created it, with its `_meta`.
+    `questions` are those that the client has not answered, `answers` those of its
+    answers that the tool has not taken. `asked` are the keys of all questions so far.
+    """
+
+    id: str
+    tool: str
+    revision: str
+    params: Raw
+    principal: StoredPrincipal | None
+    address: str
+    created: float
+    ttl: float
+    poll_interval: float
+    retry: bool = False
+    updated: float = 0.0
+    status: Status = "working"
+    message: str | None = None
+    questions: dict[str, Raw] = {}
+    answers: dict[str, Raw] = {}
+    asked: list[str] = field(default_factory=list)
+    result: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the task has come to an end."""
+        return self.status in TERMINAL
+
+    def seconds_left(self) -> float:
+        """Return the time that the task may still be kept."""
+        return self.created + self.ttl - time.time()
+
+    def fail_with(self, error: Raw) -> None:
+        """Let the task fail with an error object of JSON-RPC."""
+        self.status = "failed"
+        self.error = error
+        self.message = json.decode(error)["message"]
+        self.questions = {}
+
+    # As clients see it
+
+    def summary(self) -> Json:
+        """Return the fields that every form of a task has."""
+        fields: Json = {"taskId": self.id, "status": self.status}
+        if self.message is not None:
+            fields["statusMessage"] = self.message
+        fields["createdAt"] = _iso(self.created)
+        fields["lastUpdatedAt"] = _iso(self.updated)
+        fields["ttlMs"] = round(self.ttl * 1000)
+        fields["pollIntervalMs"] = round(self.poll_interval * 1000)
+        return fields
+
+    def detailed(self) -> Json:
+        """Return the task with its questions, its result or its error."""
+        fields = self.summary()
+        if self.status == "input_required":
+            fields["inputRequests"] = self.questions
+        elif self.status == "completed":
+            fields["result"] = self.result
+        elif self.status == "failed":
+            fields["error"] = self.error
+        return fields
+
+
+@lru_cache(1024)  # a task is usually polled more often than it changes
+def _iso(seconds: float) -> str:
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,73 @@
+"""The tasks in a store: every change of one, in whatever process."""
+
+import secrets
+import time
+from collections.abc import Callable
+
+from msgspec import json
+
+from ...stores.base import Lease, Store
+from .record import TaskRecord
+
+# The channel on which the ids of tasks are published that have changed.
+CHANGED = "tasks"
+
+_encode = json.Encoder().encode
+_decode = json.Decoder(TaskRecord).decode
+
+
+def new_id() -> str:
+    """Return the id of a new task, which nobody can guess."""
+    return secrets.token_urlsafe(24)
+
+
+class TaskRecords:
+    """Reads and changes tasks in a store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def create(self, record: TaskRecord) -> None:
+        """Store a new task for as long as it lives."""
+        record.updated = record.created
+        key = _key(record.id)
+        await self._store.write(key, _encode(record), ttl=record.ttl, expected=0)
+
+    async def read(self, id: str) -> TaskRecord | None:
+        """Return a task, or None if there is none, or no longer."""
+        found = await self._store.read(_key(id))
+        return None if found is None else _decode(found.value)
+
+    async def delete(self, id: str) -> None:
+        """Delete a task."""
+        await self._store.delete(_key(id))
+
+    async def change(
+        self,
+        id: str,
+        change: Callable[[TaskRecord], bool],
+        lease: Lease | None = None,
+    ) -> TaskRecord | None:
+        """Change a task that is not over, and let everybody know.
+
+        `change` returns whether it has changed the record. It is called again if
+        somebody else was faster. Raises LeaseLost.
+        """
+        while True:
+            found = await self._store.read(_key(id))
+            if found is None:
+                return None
+            record = _decode(found.value)
+            if record.is_over or not change(record):
+                return record
+            record.updated = time.time()
+            version = await self._store.write(
+                _key(id), _encode(record), expected=found.version, lease=lease
+            )
+            if version is not None:
+                await self._store.publish(CHANGED, id.encode())
+                return record
+
+
+def _key(id: str) -> str:
+    return f"task:{id}"

@@ -1,0 +1,96 @@
+"""What a server's extensions add to the protocol, as a session sees it.
+
+The revisions' tables of methods are closed. A method that is not in them exists if an
+extension of the server has it, and the client has declared that extension.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from .jsonrpc import encode
+from .params import ClientCapabilities, Params
+from .types import Json
+
+# The size of one extension's settings, in bytes. A client whose settings are larger
+# counts as one that has not declared the extension.
+MAX_SETTINGS = 4096
+
+_decode_settings = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+class ExtensionMethod(Struct, frozen=True, kw_only=True):
+    """A method that an extension adds.
+
+    `named_by` is the attribute of `params` that the HTTP header `Mcp-Name` repeats.
+    `in_sessions` says whether the revisions that begin with `initialize` have the
+    method too.
+    """
+
+    extension: str
+    params: type[Params] = Params
+    named_by: str | None = None
+    in_sessions: bool = True
+
+
+class ExtensionTable:
+    """The extensions of one server. Extensions may be added at any time."""
+
+    def __init__(self) -> None:
+        self.identifiers: set[str] = set()
+        self.methods: dict[str, ExtensionMethod] = {}
+        # The params of each method.
+        self.params: dict[str, type[Params]] = {}
+        # The attribute of those params that `Mcp-Name` repeats, where there is one.
+        self.named_by: dict[str, str] = {}
+
+    def add(self, identifier: str, methods: Mapping[str, ExtensionMethod]) -> None:
+        """Add an extension and its methods."""
+        self.identifiers.add(identifier)
+        for name, method in methods.items():
+            self.methods[name] = method
+            self.params[name] = method.params
+            if method.named_by is not None:
+                self.named_by[name] = method.named_by
+
+    def declared(self, capabilities: ClientCapabilities | UnsetType) -> dict[str, Json]:
+        """Return the client's settings for each extension that it has declared.
+
+        Extensions that the server does not have are left out, and so are settings that
+        are not an object.
+        """
+        if capabilities is UNSET or capabilities.extensions is UNSET:
+            return {}
+        try:
+            given = _decode_settings(capabilities.extensions)
+        except msgspec.MsgspecError:  # not an object
+            return {}
+        found: dict[str, Json] = {}
+        for identifier in self.identifiers & given.keys():
+            settings = _decode(given[identifier])
+            if isinstance(settings, dict):
+                found[identifier] = settings
+        return found
+
+    def bounded(self, capabilities: ClientCapabilities) -> ClientCapabilities:
+        """Return the part of a client's capabilities that a session keeps.
+
+        A session lasts, so it must not keep whatever a client sends.
+        """
+        if capabilities.extensions is UNSET:
+            return capabilities
+        kept = self.declared(capabilities)
+        extensions = Raw(encode(kept)) if kept else UNSET
+        return msgspec.structs.replace(capabilities, extensions=extensions)
+
+
+def _decode(settings: Raw) -> Any:
+    """Return settings, or None if they are too large."""
+    if len(bytes(settings)) > MAX_SETTINGS:
+        return None
+    try:
+        return msgspec.json.decode(settings)
+    except (msgspec.MsgspecError, RecursionError):
+        return None

@@ -1,0 +1,1 @@
+"""Stores: the state that the processes of one server share."""

@@ -1,0 +1,188 @@
+"""Store: what a server keeps beyond one request, and what its processes share.
+
+A store has five parts. Each is small enough for a Redis server, and for one process
+that serves the store to others:
+
+    records    values under keys, with a time to live and compare-and-set
+    logs       bounded lists of entries, read from a position
+    channels   publish and subscribe
+    rates      token buckets
+    leases     exclusive rights that end unless they are renewed; and queues of jobs,
+               each of which is leased to the process that does it
+
+Methods are async, because a store may be on another machine. The store in memory never
+waits in them (only `pull` and `Subscription.receive` wait, for what others do), so a
+request that uses it is still answered in the turn of the task that read it.
+
+A process can be slow without noticing, and write long after its lease has ended. This
+is why a lease has a token that is larger than those of all leases before it on the same
+key. A write that names a lease is done only if no later lease has been granted. If none
+has, a lease can be used and renewed even after its time.
+"""
+
+from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple, Protocol
+
+from msgspec import Struct
+
+from ..server.limits import Rate
+
+
+class StoreUnavailable(Exception):
+    """The store cannot be reached now. What it has acknowledged is not lost."""
+
+
+class LeaseLost(Exception):
+    """The lease was released, or another has been granted since it ended."""
+
+
+class Record(NamedTuple):
+    """The value under a key. The version changes with every write."""
+
+    value: bytes
+    version: int
+
+
+class Entry(NamedTuple):
+    """An entry of a log. Positions begin with 1 and increase."""
+
+    position: int
+    data: bytes
+
+
+class LogPage(NamedTuple):
+    """The entries of a log after a position.
+
+    `is_complete` is False if entries after that position are no longer kept.
+    """
+
+    entries: list[Entry]
+    is_complete: bool
+
+
+class Lease(Struct, frozen=True):
+    """An exclusive right to something. A later lease on the key has a larger token."""
+
+    key: str
+    token: int
+
+
+class QueuedJob(Struct, frozen=True):
+    """An item of a queue, leased to whoever pulled it.
+
+    `attempt` is 1 when the item is pulled for the first time.
+    """
+
+    queue: str
+    id: str
+    data: bytes
+    attempt: int
+    lease: Lease
+
+
+class Subscription(Protocol):
+    """Messages on the channels that were subscribed to."""
+
+    async def receive(self) -> list[bytes]:
+        """Wait for messages, and return all that have arrived.
+
+        A subscriber that is far behind may miss messages. What must not be missed
+        belongs into a record or a log, and the message only says that it has changed.
+        """
+
+
+class Store(Protocol):
+    """What every store can do. Any method may raise StoreUnavailable."""
+
+    # Whether other processes use the same store, and it outlives this one.
+    is_shared: bool
+
+    # Records
+
+    async def read(self, key: str) -> Record | None:
+        """Return the record under a key, unless it has expired."""
+
+    async def write(
+        self,
+        key: str,
+        value: bytes,
+        *,
+        ttl: float | None = None,
+        expected: int | None = None,
+        lease: Lease | None = None,
+    ) -> int | None:
+        """Write a record, and return its version.
+
+        With `expected`, write only if the record has this version, 0 if it does not
+        exist; otherwise return None. With `lease`, write only while it is held.
+
+        `ttl` is in seconds from now. Without it, the record keeps the time that it has,
+        and a new record does not expire. Raises LeaseLost.
+        """
+
+    async def delete(self, key: str) -> None:
+        """Delete a record, if it exists."""
+
+    # Logs
+
+    async def append(
+        self, log: str, data: bytes, *, entries: int, size: int, ttl: float
+    ) -> int:
+        """Append an entry to a log, and return its position.
+
+        The oldest entries are dropped so that there are at most so many, with at most
+        `size` bytes. The latest one is always kept. The log expires after `ttl` seconds
+        without a new entry.
+        """
+
+    async def read_log(self, log: str, after: int = 0) -> LogPage:
+        """Return the entries of a log after a position."""
+
+    # Channels
+
+    async def publish(self, channel: str, message: bytes) -> None:
+        """Send a message to all who subscribe to a channel at this moment."""
+
+    def subscribe(self, *channels: str) -> AbstractAsyncContextManager[Subscription]:
+        """Subscribe to channels for as long as this is entered."""
+
+    # Rates
+
+    async def take(self, bucket: str, rate: Rate) -> float:
+        """Take one token from a bucket.
+
+        Returns 0 if there was one, and otherwise the seconds until there is one.
+        """
+
+    # Leases
+
+    async def acquire(self, key: str, seconds: float) -> Lease | None:
+        """Lease a key, unless it is leased already."""
+
+    async def renew(self, lease: Lease, seconds: float) -> None:
+        """Hold a lease for so many seconds from now. Raises LeaseLost."""
+
+    async def release(self, lease: Lease) -> None:
+        """End a lease. Does nothing if it has ended already."""
+
+    # Queues
+
+    async def push(
+        self, queue: str, data: bytes, *, hold: float | None = None
+    ) -> QueuedJob | None:
+        """Add an item to a queue.
+
+        With `hold`, the item is leased at once for so many seconds, and returned.
+        """
+
+    async def pull(self, queue: str, seconds: float) -> QueuedJob:
+        """Wait for an item, and lease it for so many seconds.
+
+        An item whose lease ends before it is `done` can be pulled again.
+        """
+
+    async def done(self, job: QueuedJob) -> None:
+        """Remove an item for good."""
+
+    async def give_back(self, job: QueuedJob) -> None:
+        """End the lease of an item, so that it can be pulled again at once."""

@@ -1,0 +1,302 @@
+"""The store in the memory of this process."""
+
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from heapq import heappop, heappush
+from itertools import count
+from math import inf
+
+import trio
+from msgspec import Struct
+
+from ..server.limiter import Buckets
+from ..server.limits import Rate
+from .base import Entry, Lease, LeaseLost, LogPage, QueuedJob, Record
+
+# Messages that a subscriber may be behind. After that it misses the oldest.
+MOST_UNREAD = 10_000
+
+
+class _Stored(Struct):
+    value: bytes
+    version: int
+    expires: float
+
+
+class _Log(Struct):
+    entries: deque[Entry]
+    expires: float
+    size: int = 0
+    last: int = 0  # the position of the latest entry
+
+
+class _Queued(Struct):
+    """An item of a queue. It is leased if `lease` is set and has not expired."""
+
+    id: str
+    data: bytes
+    attempts: int = 0
+    lease: Lease | None = None
+
+
+class _Queue(Struct):
+    waiting: deque[_Queued]
+    leased: dict[str, _Queued]
+    changed: trio.lowlevel.ParkingLot
+
+
+class MemorySubscription:
+    """Messages of channels in this process."""
+
+    def __init__(self) -> None:
+        self._unread: deque[bytes] = deque(maxlen=MOST_UNREAD)
+        self._arrived = trio.lowlevel.ParkingLot()
+
+    def deliver(self, message: bytes) -> None:
+        """Add a message."""
+        self._unread.append(message)
+        self._arrived.unpark_all()
+
+    async def receive(self) -> list[bytes]:
+        """Wait for messages, and return all that have arrived."""
+        while not self._unread:
+            await self._arrived.park()
+        messages = list(self._unread)
+        self._unread.clear()
+        return messages
+
+
+class MemoryStore:
+    """A store that ends with its process. It waits for nothing but what others do."""
+
+    is_shared = False
+
+    def __init__(self) -> None:
+        self._records: dict[str, _Stored] = {}
+        # When records and logs expire. Entries of those that live longer now are stale.
+        self._expiries: list[tuple[float, str]] = []
+        self._logs: dict[str, _Log] = {}
+        self._subscriptions: dict[str, set[MemorySubscription]] = {}
+        self._buckets = Buckets()
+        # The end of each lease that is held. Tokens are never used twice.
+        self._leases: dict[str, tuple[Lease, float]] = {}
+        self._tokens = count(1)
+        self._versions = count(1)
+        self._queues: dict[str, _Queue] = {}
+
+    # Records
+
+    async def read(self, key: str) -> Record | None:
+        """Return the record under a key, unless it has expired."""
+        stored = self._records.get(key)
+        if stored is None or stored.expires <= trio.current_time():
+            return None
+        return Record(stored.value, stored.version)
+
+    async def write(
+        self,
+        key: str,
+        value: bytes,
+        *,
+        ttl: float | None = None,
+        expected: int | None = None,
+        lease: Lease | None = None,
+    ) -> int | None:
+        """Write a record, and return its version. See `Store.write`."""
+        now = trio.current_time()
+        self._forget_expired(now)
+        if lease is not None:
+            self._check_lease(lease)
+        stored = self._records.get(key)
+        version = 0 if stored is None else stored.version
+        if expected is not None and expected != version:
+            return None
+        expires = inf if stored is None else stored.expires
+        if ttl is not None:
+            expires = now + ttl
+            heappush(self._expiries, (expires, key))
+        version = next(self._versions)
+        self._records[key] = _Stored(value, version, expires)
+        return version
+
+    async def delete(self, key: str) -> None:
+        """Delete a record, if it exists."""
+        self._records.pop(key, None)
+        self._forget_expired(trio.current_time())
+
+    def _forget_expired(self, now: float) -> None:
+        expiries = self._expiries
+        while expiries and expiries[0][0] <= now:
+            _, key = heappop(expiries)
+            record = self._records.get(key)
+            if record is not None and record.expires <= now:
+                del self._records[key]
+            log = self._logs.get(key)
+            if log is not None and log.expires <= now:
+                del self._logs[key]
+
+    # Logs
+
+    async def append(
+        self, log: str, data: bytes, *, entries: int, size: int, ttl: float
+    ) -> int:
+        """Append an entry to a log, and return its position. See `Store.append`."""
+        now = trio.current_time()
+        self._forget_expired(now)
+        kept = self._logs.get(log)
+        if kept is None:
+            kept = self._logs[log] = _Log(deque(), inf)
+        kept.last += 1
+        kept.size += len(data)
+        kept.entries.append(Entry(kept.last, data))
+        while len(kept.entries) > 1:
+            if len(kept.entries) <= entries and kept.size <= size:
+                break
+            kept.size -= len(kept.entries.popleft().data)
+        kept.expires = now + ttl
+        heappush(self._expiries, (kept.expires, log))
+        return kept.last
+
+    async def read_log(self, log: str, after: int = 0) -> LogPage:
+        """Return the entries of a log after a position."""
+        kept = self._logs.get(log)
+        if kept is None or kept.expires <= trio.current_time():
+            return LogPage([], is_complete=after == 0)
+        later = [entry for entry in kept.entries if entry.position > after]
+        return LogPage(later, is_complete=kept.entries[0].position <= after + 1)
+
+    # Channels
+
+    async def publish(self, channel: str, message: bytes) -> None:
+        """Send a message to all who subscribe to a channel at this moment."""
+        for subscription in self._subscriptions.get(channel, ()):
+            subscription.deliver(message)
+
+    @asynccontextmanager
+    async def subscribe(self, *channels: str) -> AsyncIterator[MemorySubscription]:
+        """Subscribe to channels for as long as this is entered."""
+        subscription = MemorySubscription()
+        for channel in channels:
+            self._subscriptions.setdefault(channel, set()).add(subscription)
+        try:
+            yield subscription
+        finally:
+            for channel in channels:
+                subscribed = self._subscriptions[channel]
+                subscribed.remove(subscription)
+                if not subscribed:
+                    del self._subscriptions[channel]
+
+    # Rates
+
+    async def take(self, bucket: str, rate: Rate) -> float:
+        """Take one token from a bucket. See `Store.take`."""
+        found = self._buckets.get_or_create(bucket, rate)
+        wait = found.wait(trio.current_time())
+        if not wait:
+            found.tokens -= 1
+        return wait
+
+    # Leases
+
+    async def acquire(self, key: str, seconds: float) -> Lease | None:
+        """Lease a key, unless it is leased already."""
+        now = trio.current_time()
+        if self._is_leased(key, now):
+            return None
+        return self._grant(key, now + seconds)
+
+    async def renew(self, lease: Lease, seconds: float) -> None:
+        """Hold a lease for so many seconds from now. Raises LeaseLost."""
+        self._check_lease(lease)
+        self._leases[lease.key] = (lease, trio.current_time() + seconds)
+
+    async def release(self, lease: Lease) -> None:
+        """End a lease. Does nothing if it has ended already."""
+        held = self._leases.get(lease.key)
+        if held is not None and held[0] == lease:
+            del self._leases[lease.key]
+
+    def _grant(self, key: str, until: float) -> Lease:
+        lease = Lease(key, next(self._tokens))
+        self._leases[key] = (lease, until)
+        return lease
+
+    def _is_leased(self, key: str, now: float) -> bool:
+        held = self._leases.get(key)
+        return held is not None and held[1] > now
+
+    def _check_lease(self, lease: Lease) -> None:
+        held = self._leases.get(lease.key)
+        if held is None or held[0] != lease:
+            raise LeaseLost(lease.key)
+
+    # Queues
+
+    async def push(
+        self, queue: str, data: bytes, *, hold: float | None = None
+    ) -> QueuedJob | None:
+        """Add an item to a queue. See `Store.push`."""
+        items = self._queue(queue)
+        item = _Queued(f"{queue}-{next(self._versions)}", data)
+        if hold is not None:
+            return self._lease_item(queue, item, hold)
+        items.waiting.append(item)
+        items.changed.unpark()
+        return None
+
+    async def pull(self, queue: str, seconds: float) -> QueuedJob:
+        """Wait for an item, and lease it for so many seconds. See `Store.pull`."""
+        items = self._queue(queue)
+        while True:
+            next_end = self._take_back_expired(items)
+            if items.waiting:
+                return self._lease_item(queue, items.waiting.popleft(), seconds)
+            with trio.move_on_at(next_end):
+                await items.changed.park()
+
+    async def done(self, job: QueuedJob) -> None:
+        """Remove an item for good."""
+        item = self._queue(job.queue).leased.get(job.id)
+        if item is not None and item.lease == job.lease:
+            del self._queue(job.queue).leased[job.id]
+        await self.release(job.lease)
+
+    async def give_back(self, job: QueuedJob) -> None:
+        """End the lease of an item, so that it can be pulled again at once."""
+        items = self._queue(job.queue)
+        item = items.leased.get(job.id)
+        if item is not None and item.lease == job.lease:
+            del items.leased[job.id]
+            items.waiting.append(item)
+            items.changed.unpark()
+        await self.release(job.lease)
+
+    def _queue(self, queue: str) -> _Queue:
+        if queue not in self._queues:
+            lot = trio.lowlevel.ParkingLot()
+            self._queues[queue] = _Queue(deque(), {}, lot)
+        return self._queues[queue]
+
+    def _lease_item(self, queue: str, item: _Queued, seconds: float) -> QueuedJob:
+        item.attempts += 1
+        item.lease = self._grant(item.id, trio.current_time() + seconds)
+        self._queue(queue).leased[item.id] = item
+        return QueuedJob(queue, item.id, item.data, item.attempts, item.lease)
+
+    def _take_back_expired(self, items: _Queue) -> float:
+        """Let items whose leases have ended wait again.
+
+        Returns when the next lease ends.
+        """
+        now = trio.current_time()
+        next_end = inf
+        for item in list(items.leased.values()):
+            if not self._is_leased(item.id, now):
+                del items.leased[item.id]
+                self._leases.pop(item.id, None)
+                items.waiting.append(item)
+            else:
+                next_end = min(next_end, self._leases[item.id][1])
+        return next_end
