@@ -43,6 +43,9 @@ async def execute(
             problem = f"{call.id!r} belongs to a request that is still running"
             raise InvalidRequest(f"Invalid request: $.id: {problem}")
         if handler is None:
+            rate = server.limiter.rate
+            if rate is not None:
+                server.limiter.take(request, rate)
             handler = HANDLERS.get(call.method, answer_by_extension)
         result = await handler(server, request)
         if result is None:

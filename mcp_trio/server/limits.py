@@ -24,7 +24,7 @@ _UNITS = {"s": ("a second", 1), "m": ("a minute", 60), "h": ("an hour", 3600)}
 
 
 class Rate(NamedTuple):
-    """A number of calls per unit of time; `burst` of them may come together."""
+    """A number of requests per unit of time, of which `burst` may arrive together."""
 
     number: int
     unit: str
@@ -57,9 +57,11 @@ class Limits(Struct, frozen=True, kw_only=True):
 
     Only a tool's own `timeout` and `max_result` replace the ones given here.
 
-    `rate` is for all calls of one sender together: "10/s", "100/m", "1000/h", with a
-    burst "10/s:50". A sender is a principal; without authentication an address, or on
-    stdio the connection.
+    `rate` is for all requests of one sender together: "10/s", "100/m", "1000/h", with a
+    burst "10/s:50". A tool call, a read or a prompt counts as one, any other request as
+    a twentieth; `initialize`, and polls of a task at its interval, do not count. A
+    sender is a principal; without authentication an address, or on stdio the
+    connection.
 
     `max_in_flight` is the number of requests in progress at once, of all clients, and
     `max_in_flight_per_connection` of one connection. `max_result` is the size of a

@@ -251,6 +251,10 @@ class Executor:
         self._unfinished.add(record.id)
         return record
 
+    def expect_poll(self, record: TaskRecord, seconds: float) -> None:
+        """Let a task be polled after so many seconds without counting for the rate."""
+        self._server.limiter.expect_poll(record.id, seconds)
+
     async def call_manually(
         self, request: Request, tool: ServerTool, proceed: Proceed
     ) -> bytes | TaskRecord:

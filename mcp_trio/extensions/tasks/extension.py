@@ -115,6 +115,7 @@ class Tasks(Extension):
         """Return a task as it is now."""
         record = await self._find(params.task_id, ctx.principal)
         self._executor.note_seen(record)
+        self._executor.expect_poll(record, record.poll_interval)
         # Encoded here, because the result in it was held to the limits already.
         return self.encode_result(ctx.protocol_revision, record.detailed())
 
@@ -193,6 +194,7 @@ class Tasks(Extension):
             created = await self._executor.create(request, tool)
         if isinstance(created, bytes):
             return created
+        self._executor.expect_poll(created, 0.0)
         result = {"resultType": "task", **created.summary()}
         return self.encode_result(request.call.revision, result)
 
