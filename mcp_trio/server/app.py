@@ -28,6 +28,7 @@ from ..protocol.types import Annotations, Icon, Implementation, Json, ToolAnnota
 from .context import StateT
 from .conversation import MessageObserver
 from .event_log import EventLog
+from .ledger import Ledger
 from .limiter import Limiter
 from .limits import Limits, must_be_seconds
 from .registry import Pages, Registry, in_pages_of
@@ -118,11 +119,12 @@ class Server(Generic[StateT]):
         self.instructions = instructions
         self._extension_table = ExtensionTable()
         self.use_profile(profile)
-        self.subscriptions = Subscriptions(self._scopes_of_resource)
+        limits = _with_timeout(limits or Limits(), timeout)
+        self.ledger = Ledger(limits.memory)
+        self.subscriptions = Subscriptions(self._scopes_of_resource, self.ledger)
         self._create_registries(pages)
         # The names of the tools that waited when they were last called.
         self.tools_that_wait: set[str] = set()
-        limits = _with_timeout(limits or Limits(), timeout)
         self.environment = Environment(limits, _signing_secret(secret))
         self.limiter = Limiter(limits)
         self.event_log = EventLog()
@@ -166,6 +168,7 @@ class Server(Generic[StateT]):
         """Apply these limits from now on, and forget what clients have used so far."""
         self.environment.limits = limits
         self.limiter = Limiter(limits)
+        self.ledger.budget = limits.memory
         if self.environment.worker_threads is not None:
             self.environment.worker_threads.most = limits.threads
 
