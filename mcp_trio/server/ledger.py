@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable
 from enum import IntEnum
 from math import inf
+from weakref import WeakMethod
 
 import trio
 
@@ -221,11 +222,11 @@ class Ledger:
         return self._rankings[kind].most()
 
     def give_up_one(self, account: Account, kind: str) -> bool:
-        """Have an account give up its first holding of a kind that it can."""
+        """Have an account give up the first idle holding of a kind that it can."""
         entry = self._entries.get(account)
         if entry is None:
             return False
-        for holding in entry.in_order():
+        for holding in list(entry.holdings[Priority.IDLE]):
             if holding.kind == kind and self._give_up(holding):
                 return True
         return False
@@ -322,6 +323,9 @@ class Meter:
     """Charges an account for something whose size changes often.
 
     Up to `free` bytes are not charged, so what stays small costs next to nothing.
+
+    `give_up` is a method of what the meter belongs to. The ledger does not keep that
+    alive, and charges nothing for it when it is gone.
     """
 
     __slots__ = (
@@ -330,6 +334,7 @@ class Meter:
         "_free",
         "_give_up",
         "_holding",
+        "_is_closed",
         "_kind",
         "_ledger",
         "_priority",
@@ -349,10 +354,15 @@ class Meter:
         self._account = account
         self._kind = kind
         self._priority = priority
-        self._give_up: Callable[[], bool] | None = give_up
+        self._give_up = WeakMethod(give_up)
         self._free = free
         self._charged = 0
+        self._is_closed = False
         self._holding: Holding | None = None
+
+    def __del__(self) -> None:
+        if self._holding is not None:
+            self._holding.release()
 
     def set(self, size: int) -> None:
         """Note the size. This may give up what it belongs to, before it returns."""
@@ -370,18 +380,23 @@ class Meter:
     def close(self) -> None:
         """Charge nothing any more, whatever the size."""
         self._stop_charging()
-        # Otherwise the meter and what it belongs to would keep each other.
-        self._give_up = None
+        self._is_closed = True
 
     def _charge(self, size: int) -> None:
-        if self._give_up is None:
+        if self._is_closed:
             return
         self._charged = size
         if self._holding is not None and not self._holding.is_released:
             self._holding.resize(size)
             return
+        method = self._give_up
+
+        def give_up() -> bool:
+            found = method()
+            return found is None or found()
+
         self._holding = self._ledger.hold(
-            self._account, self._kind, size, self._priority, self._give_up
+            self._account, self._kind, size, self._priority, give_up
         )
 
     def _stop_charging(self) -> None:

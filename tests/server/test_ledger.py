@@ -207,17 +207,24 @@ def test_an_account_gives_up_its_oldest_of_one_kind() -> None:
     assert given.ledger.most_of("streams") == ALICE
 
 
-def make_meter(ledger: Ledger, up: list[str], free: int = STEP) -> Meter:
-    def give_up() -> bool:
-        up.append("meter")
-        return True
+class Body:
+    """Something whose size changes."""
 
-    return Meter(ledger, ALICE, "bodies", Priority.REQUEST, give_up, free=free)
+    def __init__(self, ledger: Ledger, free: int = STEP) -> None:
+        self.given_up = 0
+        self.meter = Meter(
+            ledger, ALICE, "bodies", Priority.REQUEST, self.give_up, free=free
+        )
+
+    def give_up(self) -> bool:
+        self.given_up += 1
+        return True
 
 
 def test_a_meter_does_not_charge_what_is_small() -> None:
     ledger = Ledger(10**6)
-    meter = make_meter(ledger, [])
+    body = Body(ledger)
+    meter = body.meter
     meter.set(STEP)
     assert ledger.held == 0
     meter.set(STEP + 1)
@@ -228,7 +235,8 @@ def test_a_meter_does_not_charge_what_is_small() -> None:
 
 def test_a_meter_charges_in_steps_up_and_down() -> None:
     ledger = Ledger(10**6)
-    meter = make_meter(ledger, [], free=0)
+    body = Body(ledger, free=0)
+    meter = body.meter
     for size in (1, STEP, STEP + 1, 10 * STEP, 9 * STEP + 1, 9 * STEP, 100, 0):
         meter.set(size)
         assert ledger.held == -(-size // STEP) * STEP
@@ -236,13 +244,13 @@ def test_a_meter_charges_in_steps_up_and_down() -> None:
 
 
 def test_what_a_meter_charges_can_be_given_up_as_it_grows() -> None:
-    up: list[str] = []
     ledger = Ledger(10 * STEP)
-    meter = make_meter(ledger, up)
+    body = Body(ledger)
+    meter = body.meter
     meter.set(9 * STEP)
-    assert up == []
+    assert not body.given_up
     meter.set(11 * STEP)
-    assert up == ["meter"]
+    assert body.given_up
     assert ledger.held == 0
     # What goes on growing all the same is charged again.
     meter.set(5 * STEP)
@@ -251,7 +259,8 @@ def test_what_a_meter_charges_can_be_given_up_as_it_grows() -> None:
 
 def test_a_closed_meter_charges_nothing() -> None:
     ledger = Ledger(10**6)
-    meter = make_meter(ledger, [])
+    body = Body(ledger)
+    meter = body.meter
     meter.set(10 * STEP)
     meter.close()
     meter.set(20 * STEP)
@@ -264,3 +273,12 @@ def test_a_new_holding_can_be_the_one_that_is_given_up() -> None:
     holding = given.hold("a", ALICE, 200, Priority.REQUEST)
     assert given.up == ["a"]
     assert holding.is_released
+
+
+def test_what_is_gone_is_not_charged_even_if_nobody_has_said_so() -> None:
+    ledger = Ledger(10**6)
+    body = Body(ledger)
+    body.meter.set(10 * STEP)
+    assert ledger.held == 10 * STEP
+    del body
+    assert ledger.held == 0

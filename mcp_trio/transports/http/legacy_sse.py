@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from ...auth.principal import can_stand_in_for
+from ...server.accounts import account_at
 from ...server.app import Server
 from ...server.serve_conversation import serve_conversation
 from ..send_queue import QueuedWire, SendQueue
@@ -65,8 +66,11 @@ class LegacySse:
 
     def get(self, head: Head) -> LegacyFeed:
         """Return the response to a GET: a stream that begins a conversation."""
+        stream = EventStream()
+        account = account_at(head.peer, head.principal)
+        stream.charge_to(self._server.ledger, account)
         return LegacyFeed(
-            EventStream(),
+            stream,
             self._metrics,
             access=self._server.access,
             principal=head.principal,

@@ -32,7 +32,7 @@ from .messages import (
     refusal,
     reply,
 )
-from .metrics import Gauge, Metrics, thread_gauges
+from .metrics import Gauge, Metrics, labels, thread_gauges
 from .response import PostResponse
 from .rules import (
     HEALTH,
@@ -59,6 +59,13 @@ from .settings import DEFAULT_SETTINGS, HttpSettings
 
 # Seconds to write the remaining data after everything was cancelled.
 LAST_WORDS = 0.5
+# What the ledger charges.
+KINDS = frozenset(
+    {
+        *("bodies", "connections", "events", "listens"),
+        *("replies", "requests", "sessions", "subscriptions"),
+    }
+)
 # Refusals that well-meaning clients get too, and that are not worth a line in the log.
 ORDINARY = frozenset({404, 405, 406, 415})
 
@@ -79,7 +86,7 @@ class Service:
         self.bearers = Bearers(server, settings.path)
         self.metrics = Metrics()
         server.observe_requests(self.metrics)
-        self.sessions = Sessions()
+        self.sessions = Sessions(server.ledger)
         self.stopping = False
         self._state = ServiceState(server, self.metrics, self.sessions)
         self._legacy = LegacySse(server, self.metrics)
@@ -183,8 +190,15 @@ class Service:
             Gauge("mcp_requests_in_flight", "Requests that are waiting.", in_flight),
             Gauge("mcp_sessions", "HTTP sessions that are open.", sessions),
         ]
+        held = {labels(kind=kind): size for kind, size in self._held().items()}
+        gauges.append(Gauge("mcp_held_bytes", "Bytes that are held for clients.", held))
         threads = self.server.environment.worker_threads
         return gauges if threads is None else gauges + thread_gauges(threads)
+
+    def _held(self) -> dict[str, int]:
+        """Return the bytes that are held for clients, by kind."""
+        by_kind = self.server.ledger.by_kind
+        return {kind: by_kind[kind] for kind in sorted(KINDS | by_kind.keys())}
 
     def _post(self, head: Head, body: bytes) -> Reply | Exchange:
         """Answer a POST to the MCP endpoint, and show it to the message observer."""
