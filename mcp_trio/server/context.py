@@ -8,7 +8,7 @@ import msgspec
 import trio
 
 from ..auth.principal import Principal
-from ..protocol.jsonrpc import Id, encode
+from ..protocol.jsonrpc import encode
 from ..protocol.params import NO_CAPABILITIES, ClientCapabilities
 from ..protocol.revisions.base import LEVELS
 from ..protocol.sanitize import strip_controls
@@ -72,7 +72,7 @@ class Context(Generic[StateT]):
         self.lifespan = request.environment.lifespan_value
 
     @property
-    def request_id(self) -> Id:
+    def request_id(self) -> int | str:
         """The id that the client gave the request."""
         return self._request.call.id
 

@@ -13,8 +13,9 @@ import trio
 from ...auth.principal import can_stand_in_for
 from ...server.accounts import account_at
 from ...server.app import Server
+from ...server.ledger import Priority
 from ...server.serve_conversation import serve_conversation
-from ..send_queue import QueuedWire, SendQueue
+from ..send_queue import ChargedQueue, QueuedWire, SendQueue
 from . import sse
 from .event_stream import EventStream
 from .feed import Feed
@@ -77,7 +78,9 @@ class LegacySse:
             token=head.token,
             server=self._server,
             feeds=self._feeds,
-            inbox=SendQueue(),
+            inbox=ChargedQueue(
+                self._server.ledger, account, "bodies", Priority.REQUEST
+            ),
             address=head.peer,
         )
 
