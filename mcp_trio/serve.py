@@ -4,8 +4,14 @@ import gc
 import signal
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import (
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import trio
@@ -20,6 +26,9 @@ from .transports.address import parse_address
 from .transports.http.settings import HttpSettings
 
 if TYPE_CHECKING:
+    from .extensions.apps import Csp, Permission
+    from .server.extension_points import ServerExtension
+    from .stores.base import Store
     from .transports.http.asgi import Application
     from .transports.stdio import StdioWire
 
@@ -57,11 +66,97 @@ class Server(app.Server[StateT]):
     `telemetry` reports requests to OpenTelemetry. It needs the extra `otel`.
     """
 
+    # None: what the server keeps ends with its process.
+    _store: "Store | None" = None
+
     def use_tasks(self) -> None:
         """Declare the tasks extension, with its defaults."""
         from .extensions.tasks import Tasks
 
         self.add_extension(Tasks())
+
+    def add_extension(self, extension: "ServerExtension") -> None:
+        """Declare an extension of the protocol, before the server runs.
+
+        Raises ValueError if one of its names belongs to another extension.
+        """
+        super().add_extension(extension)
+        if self._store is not None and self.extensions is not None:
+            self.extensions.use_store(self._store)
+
+    def use_store(self, store: "str | Store") -> None:
+        """Share what the server keeps with the other processes that use this store.
+
+        `store` is a URL: `redis://HOST:PORT/DB`, `rediss://` for TLS, or `memory:`, the
+        memory of this process, which is the default. Redis needs the extra `redis`.
+        Call this before the server runs. Raises ValueError for another URL.
+        """
+        from .stores.store_url import create_store
+
+        if self.is_running:
+            raise RuntimeError(
+                "server.use_store(): the server is running; choose the store before"
+            )
+        self._store = create_store(store) if isinstance(store, str) else store
+        self.shared_state = self._store if self._store.is_shared else None
+        if self.extensions is not None:
+            self.extensions.use_store(self._store)
+
+    def use_apps(self) -> None:
+        """Declare the apps extension, unless it is declared already."""
+        from .extensions.apps import Apps
+
+        if Apps.identifier not in (self.extensions or ()):
+            self.add_extension(Apps())
+
+    def ui(
+        self,
+        uri: str,
+        /,
+        html: str | Path | Callable[..., Any],
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        csp: "Csp | None" = None,
+        permissions: "Iterable[Permission]" = (),
+        domain: str | None = None,
+        prefers_border: bool | None = None,
+    ) -> None:
+        """Add a page that hosts show in place of a tool's text.
+
+        `uri` is what tools name it by, such as "ui://clock/main". `html` is the
+        document, the file that has it, or a function that returns it, as for a
+        resource.
+
+        `csp` has the origins that the page needs, and `permissions` is what it asks
+        the browser for: "camera", "microphone", "geolocation" or "clipboardWrite".
+        `domain` is the origin that it wants to have, in the form that the host
+        documents. `prefers_border` says whether the host draws a border around it.
+        """
+        from .extensions.apps import add_page
+
+        self.use_apps()
+        add_page(
+            self,
+            uri,
+            html,
+            name=name,
+            title=title,
+            description=description,
+            csp=csp,
+            permissions=permissions,
+            domain=domain,
+            prefers_border=prefers_border,
+        )
+
+    def skills(self, folder: str | Path) -> None:
+        """Serve every folder with a SKILL.md below a folder, or that folder itself.
+
+        The files are read now. Raises ValueError, with the file and the line, if one
+        of them cannot be served.
+        """
+        add_skills(self, folder)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -70,15 +165,20 @@ class Server(app.Server[StateT]):
         Entering it again while the server runs does nothing. The first to enter must
         leave last.
         """
-        if not self.telemetry or self.is_running:
-            async with super().running():
-                yield
-            return
-        from .telemetry import observing  # loads opentelemetry
+        async with AsyncExitStack() as stack:
+            if not self.is_running:
+                await self._start_to_run(stack)
+            await stack.enter_async_context(super().running())
+            yield
 
-        with observing(self):
-            async with super().running():
-                yield
+    async def _start_to_run(self, stack: AsyncExitStack) -> None:
+        """Enter what the server needs while it runs."""
+        if self._store is not None:
+            await stack.enter_async_context(self._store.running())
+        if self.telemetry:
+            from .telemetry import observing  # loads opentelemetry
+
+            stack.enter_context(observing(self))
 
     async def serve(
         self,
@@ -92,7 +192,10 @@ class Server(app.Server[StateT]):
         allowed_hosts: Iterable[str] = (),
         allowed_origins: Iterable[str] = (),
         cors: bool = False,
+        stateless: bool = False,
         tls: tuple[str, str] | None = None,
+        public_url: str | None = None,
+        trusted_proxies: Iterable[str] = (),
         task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Serve on any number of transports, until the input ends or a signal arrives.
@@ -108,7 +211,15 @@ class Server(app.Server[StateT]):
         The other options are for `http` and `ws`. `path` is the endpoint's path.
         `allowed_hosts` and `allowed_origins` are accepted in addition to those of this
         machine; `cors` allows every origin. `tls` is the file of a certificate and the
-        file of its key. `http_engine` is "native" or "hypercorn", which has HTTP/2.
+        file of its key. Behind a proxy, `public_url` is the endpoint's URL for clients,
+        such as https://mcp.example.org/mcp: its host is accepted, and clients that need
+        a token are told to get one for this URL. `trusted_proxies` are the networks of
+        proxies, such as 10.0.0.0/8, that say by X-Forwarded-For who their clients are;
+        without them, all clients of a proxy share its address. `http_engine` is
+        "native" or "hypercorn", which has HTTP/2.
+
+        With `stateless` there are no sessions over HTTP, in any revision, so every
+        process can serve every request. WebSocket is as ever.
 
         Started with `nursery.start`, this returns the URLs once all are served.
         """
@@ -123,7 +234,10 @@ class Server(app.Server[StateT]):
             allowed_hosts=allowed_hosts,
             allowed_origins=allowed_origins,
             cors=cors,
+            stateless=stateless,
             tls=tls,
+            public_url=public_url,
+            trusted_proxies=trusted_proxies,
             task_status=task_status,
         )
 
@@ -134,6 +248,9 @@ class Server(app.Server[StateT]):
         allowed_hosts: Iterable[str] = (),
         allowed_origins: Iterable[str] = (),
         cors: bool = False,
+        public_url: str | None = None,
+        trusted_proxies: Iterable[str] = (),
+        stateless: bool = False,
     ) -> "Application":
         """Return an ASGI 3 application that serves what `serve` serves over HTTP.
 
@@ -148,6 +265,9 @@ class Server(app.Server[StateT]):
             allowed_hosts=allowed_hosts,
             allowed_origins=allowed_origins,
             cors=cors,
+            public_url=public_url,
+            trusted_proxies=trusted_proxies,
+            stateless=stateless,
         )
         return Application(self, settings)
 
@@ -160,6 +280,20 @@ class Server(app.Server[StateT]):
                 "where one runs already: await server.serve(stdio=True)"
             )
         trio.run(partial(self.serve, stdio=True))
+
+
+def add_skills(server: app.Server[Any], folder: str | Path) -> None:
+    """Serve the skills in a folder: see `Server.skills`."""
+    try:
+        from .extensions.skills import IDENTIFIER, Skills, add_folder
+    except ModuleNotFoundError as error:
+        if error.name != "yaml":
+            raise
+        raise ImportError("skills need: pip install 'mcp_trio[skills]'") from None
+
+    add_folder(server, Path(folder))
+    if IDENTIFIER not in (server.extensions or ()):
+        server.add_extension(Skills())
 
 
 class _Places(Struct):
@@ -185,7 +319,10 @@ async def serve(
     allowed_hosts: Iterable[str] = (),
     allowed_origins: Iterable[str] = (),
     cors: bool = False,
+    stateless: bool = False,
     tls: tuple[str, str] | None = None,
+    public_url: str | None = None,
+    trusted_proxies: Iterable[str] = (),
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve a server; the options are those of `Server.serve`."""
@@ -197,9 +334,43 @@ async def serve(
         allowed_hosts=allowed_hosts,
         allowed_origins=allowed_origins,
         cors=cors,
+        stateless=stateless,
         tls=tls,
+        public_url=public_url,
+        trusted_proxies=trusted_proxies,
     )
     places = _Places(stdio, http, ws, console, http_engine, settings)
+    await _run_until_stopped(
+        server, partial(_run_transports, server, places), task_status
+    )
+
+
+async def run_tasks(
+    server: app.Server[Any],
+    *,
+    task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Run the tasks in a server's store, and take no requests, until a signal."""
+    must_be_in_trio("run_tasks")
+
+    async def wait(
+        stopping: trio.Event, task_status: trio.TaskStatus[list[str]]
+    ) -> None:
+        task_status.started([])
+        await stopping.wait()
+
+    await _run_until_stopped(server, wait, task_status)
+
+
+async def _run_until_stopped(
+    server: app.Server[Any],
+    run: Callable[[trio.Event, trio.TaskStatus[list[str]]], Awaitable[None]],
+    task_status: trio.TaskStatus[list[str]],
+) -> None:
+    """Run a server until a signal arrives or `run` returns.
+
+    `run` takes an event that is set when it has to end.
+    """
     gc.set_threshold(*GC_THRESHOLD)  # the process is the server's, as are its signals
     serving = trio.Event()
     stopping = trio.Event()
@@ -212,7 +383,7 @@ async def serve(
             )
             async with server.running():
                 serving.set()
-                await _run_transports(server, places, stopping, task_status)
+                await run(stopping, task_status)
                 # For the end of the lifespan.
                 everything.deadline = trio.current_time() + server.grace
             everything.cancel()

@@ -1,4 +1,4 @@
-"""OpenTelemetry: a span for each request, and a histogram of their durations.
+"""OpenTelemetry: a span for each request, histograms of requests and of sessions.
 
 The names follow OpenTelemetry's semantic conventions for MCP. The parent of a span is
 the trace context in the request's `_meta`, else the one in its HTTP headers, else the
@@ -13,10 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import Token
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from msgspec import Raw, Struct, field, json
 
+from .server.conversation import Conversation
 from .server.request import Outcome, Request
 
 if TYPE_CHECKING:
@@ -55,7 +58,7 @@ class TracedParams(Struct):
 
 
 class Telemetry:
-    """A request observer that reports to OpenTelemetry.
+    """An observer of requests and sessions that reports to OpenTelemetry.
 
     Without providers, those that the program has set up globally are used.
     """
@@ -84,6 +87,14 @@ class Telemetry:
             description="Seconds from the beginning of a request to its end.",
             explicit_bucket_boundaries_advisory=BOUNDARIES,
         )
+        self._session_durations = meter.create_histogram(
+            "mcp.server.session.duration",
+            unit="s",
+            description="Seconds from the initialization of a session to its end.",
+            explicit_bucket_boundaries_advisory=BOUNDARIES,
+        )
+        # When each session began. One that is dropped without an end is not counted.
+        self._sessions: WeakKeyDictionary[Conversation, float] = WeakKeyDictionary()
         self._spans: dict[Request, tuple[Span, Token[Context]]] = {}
 
     def began(self, request: Request) -> None:
@@ -121,16 +132,30 @@ class Telemetry:
         context.detach(token)
         attributes = _common_attributes(request) | target | failure
         self._durations.record(seconds, attributes)
+        if request.call.method == "initialize" and request.outcome == "ok":
+            self._sessions[request.conversation] = perf_counter()
+
+    def session_ended(self, conversation: Conversation) -> None:
+        """Record how long a session took, if one was initialized."""
+        began = self._sessions.pop(conversation, None)
+        revision = conversation.session.revision
+        if began is None or revision is None:
+            return
+        attributes = {"mcp.protocol.version": revision.name}
+        attributes |= _network_attributes(conversation.transport)
+        self._session_durations.record(perf_counter() - began, attributes)
 
 
 @contextmanager
 def observing(server: Server[Any]) -> Iterator[None]:
-    """Report a server's requests inside of this block."""
+    """Report a server's requests and sessions inside of this block."""
     telemetry = Telemetry()
     server.observe_requests(telemetry)
+    server.observe_sessions(telemetry)
     try:
         yield
     finally:
+        server.stop_observing_sessions(telemetry)
         server.stop_observing_requests(telemetry)
 
 
@@ -193,12 +218,16 @@ def _carrier_in_meta(raw: Raw) -> dict[str, str]:
 def _common_attributes(request: Request) -> dict[str, str]:
     """Return the attributes of both the span and the histogram."""
     call = request.call
-    transport = request.conversation.transport
     attributes = {
         "mcp.method.name": call.method,
         "mcp.protocol.version": call.revision.name,
-        "network.transport": NETWORK_TRANSPORTS.get(transport, "tcp"),
     }
+    return attributes | _network_attributes(request.conversation.transport)
+
+
+def _network_attributes(transport: str) -> dict[str, str]:
+    """Return the attributes that say how a client is connected."""
+    attributes = {"network.transport": NETWORK_TRANSPORTS.get(transport, "tcp")}
     protocol = NETWORK_PROTOCOLS.get(transport)
     if protocol is not None:
         attributes["network.protocol.name"] = protocol

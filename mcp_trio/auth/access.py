@@ -2,7 +2,6 @@
 
 import inspect
 import logging
-import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 import trio
 
 from .principal import Principal, as_scopes, can_stand_in_for
+from .resource_metadata import is_resource_url
 
 log = logging.getLogger("mcp_trio")
 
@@ -106,7 +106,7 @@ class Access:
                 "Access(authorization_servers) wants a list of URLs, "
                 f"not {authorization_servers!r}"
             )
-        if resource is not None and not _is_resource_url(resource):
+        if resource is not None and not is_resource_url(resource):
             raise ValueError(
                 "Access(resource) wants the endpoint's URL, such as "
                 f"https://host/mcp, not {resource!r}"
@@ -312,10 +312,6 @@ def _is_duration(given: object) -> bool:
     if isinstance(given, bool) or not isinstance(given, int | float):
         return False
     return 0 <= given < inf
-
-
-def _is_resource_url(resource: str) -> bool:
-    return re.fullmatch(r"https?://[^\s\"\\#?]+", resource) is not None
 
 
 def _as_principal(found: object) -> Principal | None:

@@ -114,9 +114,7 @@ def _import_pyjwt() -> ModuleType:
         # Without the library `cryptography`, PyJWT only knows symmetric algorithms.
         pyjwt.get_algorithm_by_name("RS256")
     except (ImportError, NotImplementedError):
-        raise ImportError(
-            "JSON Web Tokens take more libraries: pip install 'mcp_trio[jwt]'"
-        ) from None
+        raise ImportError("JSON Web Tokens need: pip install 'mcp_trio[jwt]'") from None
     return pyjwt
 
 

@@ -1,11 +1,17 @@
 """How a client learns to get a token: metadata (RFC 9728) and challenges (RFC 6750)."""
 
+import re
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
 # RFC 9728, section 3.1: the path of the resource is appended to this one.
 METADATA_PATH = "/.well-known/oauth-protected-resource"
+
+
+def is_resource_url(text: str) -> bool:
+    """Return whether a text can be the URL of a resource: without query or fragment."""
+    return re.fullmatch(r"https?://[^\s\"\\#?/@]+(/[^\s\"\\#?]*)?", text) is not None
 
 
 def metadata_document(
@@ -36,10 +42,16 @@ def sse_url(endpoint: str, path: str) -> str:
     Behind a proxy, clients may see both under a prefix.
     """
     parts = urlsplit(endpoint)
-    prefix = ""
-    if parts.path.rstrip("/").endswith(path):
-        prefix = parts.path.rstrip("/").removesuffix(path)
-    return f"{parts.scheme}://{parts.netloc}{prefix}/sse"
+    return f"{parts.scheme}://{parts.netloc}{prefix_of(endpoint, path)}/sse"
+
+
+def prefix_of(endpoint: str, path: str) -> str:
+    """Return what a proxy puts before the paths of a server, for its clients.
+
+    `endpoint` is the URL of the MCP endpoint, and `path` its path without the prefix.
+    """
+    seen = urlsplit(endpoint).path.rstrip("/")
+    return seen.removesuffix(path) if seen.endswith(path) else ""
 
 
 def challenge(resource: str, scopes: Iterable[str], error: str = "") -> str:

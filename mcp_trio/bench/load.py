@@ -7,11 +7,13 @@ is decoded only as far as to see which request it answers and whether that faile
 
 from __future__ import annotations
 
+import heapq
 import selectors
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count, cycle
+from typing import NamedTuple
 
 import msgspec
 
@@ -29,6 +31,17 @@ _LONGEST_ERROR = 120
 _ids = count(1)
 
 
+class MethodRun(msgspec.Struct):
+    """The figures of the requests with one method, times in seconds."""
+
+    calls: int  # with the expected response
+    p50: float
+    p90: float
+    p99: float
+    longest: float
+    errors: int
+
+
 class Run(msgspec.Struct):
     """The figures of one run: times in seconds, processor use in cores."""
 
@@ -43,6 +56,7 @@ class Run(msgspec.Struct):
     errors: dict[str, int]
     load_took: float
     server_took: float | None  # None if unknown
+    methods: dict[str, MethodRun] = {}
 
     @property
     def is_limited(self) -> bool:
@@ -87,9 +101,11 @@ class Load:
         self._connections = connections
         self._requests = cycle(requests)
         self._window = window
-        # When each request was sent, and whether it is expected to fail, by its id.
-        self._in_flight: dict[int, tuple[float, bool]] = {}
-        self._latencies: list[float] = []
+        # When each request was sent, and the request, by its id.
+        self._in_flight: dict[int, tuple[float, LoadRequest]] = {}
+        # By method: the seconds to each expected response, and the number of others.
+        self._latencies: dict[str, list[float]] = defaultdict(list)
+        self._failures: Counter[str] = Counter()
         self._errors: Counter[str] = Counter()
         # How many requests are still to be sent, and until when.
         self._left = 0.0
@@ -114,7 +130,7 @@ class Load:
         with self._selector:
             for connection in self._connections:
                 self._watch(connection)
-                self._fill(connection, self._window)
+                self._start(connection)
             self._turn_until_answered(meter.started, tell)
         meter.stop()
         return self._figures(meter)
@@ -123,7 +139,7 @@ class Load:
         self, started: float, tell: Callable[[float], None]
     ) -> None:
         told = started
-        while self._in_flight:
+        while self._is_busy():
             self._turn()
             now = time.perf_counter()
             if now > told + _TELL_EVERY:
@@ -131,40 +147,78 @@ class Load:
                 told = now
 
     def _figures(self, meter: _Meter) -> Run:
-        latencies = sorted(self._latencies) or [float("nan")]
-        last = len(latencies) - 1
-        calls = len(self._latencies)
+        latencies: list[float] = []
+        for some in self._latencies.values():
+            latencies += some
+        calls = len(latencies)
+        p50, p90, p99, longest = _percentiles(latencies)
         return Run(
             at_once=len(self._connections) * self._window,
             seconds=meter.seconds,
             calls=calls,
             rate=calls / meter.seconds,
-            p50=latencies[int(last * 0.5)],
-            p90=latencies[int(last * 0.9)],
-            p99=latencies[int(last * 0.99)],
-            longest=latencies[last],
+            p50=p50,
+            p90=p90,
+            p99=p99,
+            longest=longest,
             errors=dict(self._errors),
             load_took=meter.load_took,
             server_took=meter.server_took,
+            methods=self._method_figures(),
         )
+
+    def _method_figures(self) -> dict[str, MethodRun]:
+        figures = {}
+        for method in sorted({*self._latencies, *self._failures}):
+            latencies = self._latencies[method]
+            p50, p90, p99, longest = _percentiles(latencies)
+            figures[method] = MethodRun(
+                calls=len(latencies),
+                p50=p50,
+                p90=p90,
+                p99=p99,
+                longest=longest,
+                errors=self._failures[method],
+            )
+        return figures
+
+    def _is_busy(self) -> bool:
+        """Return whether the load goes on."""
+        return len(self._in_flight) > 0
+
+    def _patience(self) -> float:
+        """Return for how many seconds nothing need happen."""
+        return PATIENCE
 
     def _turn(self) -> None:
         """Wait until something can be read or written, and do it."""
-        ready = self._selector.select(PATIENCE)
+        ready = self._selector.select(self._patience())
         if not ready:
-            raise UsageError(
-                f"the server owes {len(self._in_flight)} answers, "
-                f"and nothing has arrived for {PATIENCE:g} s"
-            )
+            self._on_silence()
         for key, events in ready:
             connection: LoadConnection = key.data
             if events & selectors.EVENT_READ:
                 answered = self._take(connection.read())
                 if connection.read_fd != key.fd:
                     self._rewatch(connection)
-                self._fill(connection, answered)
+                self._go_on(connection, answered)
             elif connection.flush():
                 self._stop_writing(key.fd)
+
+    def _on_silence(self) -> None:
+        """Handle that nothing has happened for too long. Raises UsageError."""
+        raise UsageError(
+            f"the server owes {len(self._in_flight)} answers, "
+            f"and nothing has arrived for {PATIENCE:g} s"
+        )
+
+    def _start(self, connection: LoadConnection) -> None:
+        """Send the first requests on a connection."""
+        self._fill(connection, self._window)
+
+    def _go_on(self, connection: LoadConnection, answered: list[int]) -> None:
+        """Send as many requests as have been answered. They are given by their ids."""
+        self._fill(connection, len(answered))
 
     def _watch(self, connection: LoadConnection) -> None:
         self._selector.register(connection.read_fd, selectors.EVENT_READ, connection)
@@ -191,31 +245,133 @@ class Load:
             return
         self._left -= number
         requests = [(next(self._requests), next(_ids)) for _ in range(number)]
+        self._send(connection, requests, now)
+
+    def _send(
+        self,
+        connection: LoadConnection,
+        requests: list[tuple[LoadRequest, int]],
+        now: float,
+    ) -> None:
+        """Send requests with their ids."""
         for request, id in requests:
-            self._in_flight[id] = now, request.fails
+            self._in_flight[id] = now, request
         is_sent = connection.write(requests)
         if not is_sent and connection.write_fd not in self._selector.get_map():
             self._selector.register(
                 connection.write_fd, selectors.EVENT_WRITE, connection
             )
 
-    def _take(self, messages: list[bytes]) -> int:
-        """Note the messages of a server. Return how many are responses to the load."""
+    def _take(self, messages: list[bytes]) -> list[int]:
+        """Note the messages of a server; return the ids of the answered requests."""
         now = time.perf_counter()
-        answered = 0
+        answered = []
         for message in messages:
             reply = read_reply(message)
             if reply.id not in self._in_flight:
                 _refuse_request(reply)
                 continue
-            sent, fails = self._in_flight.pop(reply.id)
-            answered += 1
+            sent, request = self._in_flight.pop(reply.id)
+            answered.append(reply.id)
             failed = bool(reply.error) or reply.result is None or reply.result.failed
-            if failed == fails:
-                self._latencies.append(now - sent)
+            if failed == request.fails:
+                self._latencies[request.method].append(now - sent)
             else:
+                self._failures[request.method] += 1
                 self._errors[_describe_failure(message, reply)] += 1
         return answered
+
+
+class MixLoad(Load):
+    """Lets a number of users go through recorded conversations on each connection.
+
+    A user sends the requests of one conversation in their order, each after the answer
+    to the one before and the time to think, and then goes on to the next conversation.
+    """
+
+    def __init__(
+        self,
+        connections: Sequence[LoadConnection],
+        conversations: Sequence[Sequence[LoadRequest]],
+        window: int,
+    ) -> None:
+        super().__init__(connections, conversations[0], window)
+        self._conversations = conversations
+        self._users = count()
+        # By the id of a request in flight: what its user sends next.
+        self._next_of: dict[int, Iterator[LoadRequest]] = {}
+        # What is sent later: when, a number that keeps the order, and what.
+        self._thinking: list[tuple[float, int, _Planned]] = []
+        self._order = count()
+
+    def _is_busy(self) -> bool:
+        return super()._is_busy() or len(self._thinking) > 0
+
+    def _patience(self) -> float:
+        if not self._thinking:
+            return super()._patience()
+        return max(0.0, self._thinking[0][0] - time.perf_counter())
+
+    def _on_silence(self) -> None:
+        if not self._thinking:
+            super()._on_silence()
+
+    def _turn(self) -> None:
+        super()._turn()
+        self._send_due()
+
+    def _start(self, connection: LoadConnection) -> None:
+        for _ in range(self._window):
+            self._plan(connection, self._requests_of(next(self._users)))
+        self._send_due()
+
+    def _requests_of(self, user: int) -> Iterator[LoadRequest]:
+        """Yield the requests of a user, who begins with a conversation of its own."""
+        for number in count(user):
+            yield from self._conversations[number % len(self._conversations)]
+
+    def _go_on(self, connection: LoadConnection, answered: list[int]) -> None:
+        for id in answered:
+            self._plan(connection, self._next_of.pop(id))
+
+    def _plan(
+        self, connection: LoadConnection, requests: Iterator[LoadRequest]
+    ) -> None:
+        """Plan the next request of a user, unless the load is over by then."""
+        request = next(requests)
+        due = time.perf_counter() + request.think
+        if due < self._until and self._left > 0:
+            self._left -= 1
+            planned = _Planned(connection, request, requests)
+            heapq.heappush(self._thinking, (due, next(self._order), planned))
+
+    def _send_due(self) -> None:
+        now = time.perf_counter()
+        while self._thinking and self._thinking[0][0] <= now:
+            connection, request, requests = heapq.heappop(self._thinking)[2]
+            id = next(_ids)
+            self._next_of[id] = requests
+            self._send(connection, [(request, id)], now)
+
+
+class _Planned(NamedTuple):
+    """A request that a user sends after thinking, and what the user sends then."""
+
+    connection: LoadConnection
+    request: LoadRequest
+    requests: Iterator[LoadRequest]
+
+
+def _percentiles(latencies: list[float]) -> tuple[float, float, float, float]:
+    """Return the percentiles 50, 90, 99 and 100 of some times, or NaN."""
+    ordered = sorted(latencies) or [float("nan")]
+    last = len(ordered) - 1
+    return (
+        ordered[int(last * 0.5)],
+        ordered[int(last * 0.9)],
+        ordered[int(last * 0.99)],
+        ordered[last],
+    )
 
 
 def _refuse_request(reply: LoadReply) -> None:

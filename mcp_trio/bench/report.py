@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ..load_spec import UsageError
-from .load import Run
+from .load import MethodRun, Run
 
 _COLUMNS = [
     "at once",
@@ -21,6 +21,16 @@ _COLUMNS = [
     "longest",
     "errors",
     "server's share of a core",
+]
+_METHOD_COLUMNS = [
+    "at once",
+    "method",
+    "calls",
+    "p50",
+    "p90",
+    "p99",
+    "longest",
+    "errors",
 ]
 # A gray that is readable on white and on black, because a page may be either.
 _GRAY = "#7d8590"
@@ -51,6 +61,19 @@ class Report(msgspec.Struct):
         """Return the rows of a table, first the names of its columns."""
         return [_COLUMNS, *(_row(run) for run in self.runs)]
 
+    def method_rows(self) -> list[list[str]]:
+        """Return the rows of a table by method, first the names of its columns.
+
+        Return nothing if all requests have the same method.
+        """
+        if not any(len(run.methods) > 1 for run in self.runs):
+            return []
+        rows = [_METHOD_COLUMNS]
+        for run in self.runs:
+            for method, figures in run.methods.items():
+                rows.append(_method_row(run, method, figures))
+        return rows
+
     def remarks(self) -> list[str]:
         """Return the lines below the table."""
         lines = []
@@ -78,6 +101,19 @@ def _row(run: Run) -> list[str]:
         duration(run.longest),
         f"{sum(run.errors.values()):,}",
         share,
+    ]
+
+
+def _method_row(run: Run, method: str, figures: MethodRun) -> list[str]:
+    return [
+        str(run.at_once),
+        method,
+        f"{figures.calls:,}",
+        duration(figures.p50),
+        duration(figures.p90),
+        duration(figures.p99),
+        duration(figures.longest),
+        f"{figures.errors:,}",
     ]
 
 

@@ -20,7 +20,7 @@ from ..load_spec import UsageError
 from ..protocol.params import VENDOR
 from ..protocol.types import Json
 from ..trace.format import Trace
-from .load import Load, Run
+from .load import Load, MixLoad, Run
 from .transports import (
     HttpLoadConnection,
     LoadConnection,
@@ -31,6 +31,8 @@ from .transports import (
 
 # Seconds that a process has to exit after the end of its input.
 TO_END = 2.0
+# The most seconds that a user thinks.
+_LONGEST_THINK = 60.0
 _INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 
 
@@ -47,7 +49,7 @@ def request(
     if params:
         message["params"] = params
     start = msgspec.json.encode(message).removesuffix(b"}")
-    return LoadRequest(start, lines_of(mirrored(message)), fails)
+    return LoadRequest(start, lines_of(mirrored(message)), fails, method)
 
 
 def _client_meta(params: Json, revision: str) -> Json:
@@ -61,20 +63,64 @@ def _client_meta(params: Json, revision: str) -> Json:
     return meta
 
 
-def recorded(trace: Trace, revision: str) -> list[LoadRequest]:
-    """Return the requests of a trace that have a response in it. Raises UsageError."""
+def recorded(
+    trace: Trace, revision: str, think_factor: float = 0.0
+) -> list[LoadRequest]:
+    """Return the requests of a trace that have a response in it. Raises UsageError.
+
+    Before each, its user thinks as long as the client waited in the trace, times a
+    factor.
+    """
     sent, answered = _messages_by_id(trace)
+    pauses = _pauses(trace)
     requests = []
     for id, message in sent.items():
         if id in answered:
             params = message.get("params", {})
             fails = _is_failure(answered[id])
-            requests.append(request(message["method"], params, revision, fails=fails))
+            made = request(message["method"], params, revision, fails=fails)
+            think = min(pauses[id] * think_factor, _LONGEST_THINK)
+            requests.append(msgspec.structs.replace(made, think=think))
     if not requests:
         raise UsageError(
             f"{trace.path} cannot be used as a load: no request in it was answered"
         )
     return requests
+
+
+def conversations(
+    traces: Sequence[Trace], revision: str, think_factor: float
+) -> list[list[LoadRequest]]:
+    """Return the requests of each trace that can be a load in a revision.
+
+    Raises UsageError if there is none.
+    """
+    found = []
+    problems = []
+    for trace in traces:
+        if trace.header.revision != revision:
+            problems.append(f"{trace.path} is of another revision than {revision}")
+            continue
+        try:
+            found.append(recorded(trace, revision, think_factor))
+        except UsageError as problem:
+            problems.append(str(problem))
+    if not found:
+        raise UsageError(problems[0])
+    return found
+
+
+def _pauses(trace: Trace) -> dict[Any, float]:
+    """Return, by the id of each request, how long the client waited before it."""
+    pauses = {}
+    before = trace.lines[0].t if trace.lines else 0.0
+    for line in trace.lines:
+        if line.sender == "client" and line.message:
+            for message in line.parts:
+                if isinstance(message, dict) and "method" in message:
+                    pauses[message.get("id")] = max(0.0, line.t - before)
+        before = line.t
+    return pauses
 
 
 def _messages_by_id(trace: Trace) -> tuple[dict[Any, Json], dict[Any, Json]]:
@@ -206,6 +252,19 @@ class BenchTarget(msgspec.Struct):
             connection.read()
         load = Load(self.connections, requests, window)
         return load.drive(seconds, calls, tell, self.cpu_time)
+
+    def load_mix(
+        self,
+        mix: Sequence[Sequence[LoadRequest]],
+        users: int,
+        seconds: float,
+        tell: Callable[[float], None] = lambda done: None,
+    ) -> Run:
+        """Let users go through conversations on each connection. Raises UsageError."""
+        for connection in self.connections:
+            connection.read()
+        load = MixLoad(self.connections, mix, users)
+        return load.drive(seconds, float("inf"), tell, self.cpu_time)
 
     def memory(self) -> int | None:
         """Return the bytes that the server and its children hold, None if unknown."""

@@ -37,6 +37,9 @@ class LoadRequest(msgspec.Struct, frozen=True):
     head: bytes = b""
     # Whether the expected response is an error.
     fails: bool = False
+    method: str = ""
+    # Seconds that a user waits before sending it.
+    think: float = 0.0
 
     def message(self, id: int) -> bytes:
         """Return the whole message."""

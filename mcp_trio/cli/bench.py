@@ -5,16 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from ..bench.load import Run
 from ..bench.report import Report, chart
-from ..bench.target import BenchTarget, reach, recorded, request
-from ..bench.transports import LoadRequest
+from ..bench.target import BenchTarget, conversations, reach, recorded, request
 from ..client.target import is_url, transport_of
 from ..load_spec import UsageError
 from ..trace.format import Trace, read
+from ..trace.suite import files
 from .arguments import find_tool, read_arguments
 from .options import (
     DEMO,
@@ -23,10 +25,14 @@ from .options import (
     SPOKEN,
     Parser,
     client_arguments,
+    seconds,
     timeout,
     token_of,
 )
 from .output import as_json, bar
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 # The default numbers of requests at a time. Over HTTP, each has its own connection.
 AT_ONCE = {"http": [1, 16], "sse": [1], "ws": [1, 50], "stdio": [1, 1000]}
@@ -49,7 +55,21 @@ def bench_arguments(parser: Parser) -> None:
         help=f"the call to make; without one, tools are listed; {SPEC_HELP}",
     )
     parser.add_argument(
-        "--trace", metavar="FILE", type=Path, help="send the requests of a trace"
+        "--trace",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="send the requests of a trace; of a folder, or of several: a mix of their "
+        "conversations",
+    )
+    parser.add_argument(
+        "--think",
+        metavar="FACTOR",
+        type=seconds,
+        default=0.0,
+        help="wait before each request of a trace as long as its client did, times "
+        "this (0)",
     )
     parser.add_argument(
         "--at-once",
@@ -119,7 +139,9 @@ class Plan(NamedTuple):
     token: str
     # The tool to call and its KEY=VALUE pairs, if any.
     words: list[str]
-    trace: Trace | None
+    traces: list[Trace]
+    # How long users think, as a multiple of the pauses in the traces.
+    think: float
     numbers: list[int]
     seconds: float
 
@@ -137,10 +159,10 @@ def _plan(options: argparse.Namespace) -> Plan:
         if is_url(spec):
             target = spec
             transport = transport_of(spec)
-    trace = read(options.trace) if options.trace else None
+    traces = [read(path) for path in files(options.trace)]
     revision = options.revision
-    if trace is not None:
-        revision = revision or trace.header.revision
+    if traces:
+        revision = revision or traces[0].header.revision
     return Plan(
         spec=spec,
         target=target,
@@ -148,7 +170,8 @@ def _plan(options: argparse.Namespace) -> Plan:
         revision=revision or SPOKEN,
         token=token_of(options),
         words=words,
-        trace=trace,
+        traces=traces,
+        think=options.think,
         numbers=options.at_once or AT_ONCE[transport],
         seconds=options.seconds,
     )
@@ -167,11 +190,10 @@ def _measure(plan: Plan, advance: Callable[[float], None]) -> Report:
             report.server = server.name
             report.revision = server.revision
             report.start_up = report.start_up or server.start_up
-            report.load, requests = _load(server, plan)
+            report.load, run = _load(server, plan)
             memory_before = server.memory()
-            server.load(requests, window, plan.seconds * WARM_UP, tell=advance)
-            run = server.load(requests, window, plan.seconds, tell=advance)
-            report.runs.append(run)
+            run(window, plan.seconds * WARM_UP, tell=advance)
+            report.runs.append(run(window, plan.seconds, tell=advance))
             if not report.memory:
                 report.memory = [memory_before]
             # Of the first server before any load, and of the last one after it.
@@ -179,37 +201,49 @@ def _measure(plan: Plan, advance: Callable[[float], None]) -> Report:
     return report
 
 
-def _load(server: BenchTarget, plan: Plan) -> tuple[str, list[LoadRequest]]:
-    """Return the requests to send, and a description. Raises UsageError."""
-    if plan.trace is not None:
-        requests = recorded(plan.trace, server.revision)
-        return f"the requests of {plan.trace.path}", requests
+def _load(server: BenchTarget, plan: Plan) -> tuple[str, Callable[..., Run]]:
+    """Return a description of the load, and what runs it. Raises UsageError."""
+    if len(plan.traces) == 1 and not plan.think:
+        [trace] = plan.traces
+        requests = recorded(trace, server.revision)
+        return f"the requests of {trace.path}", partial(server.load, requests)
+    if plan.traces:
+        mix = conversations(plan.traces, server.revision, plan.think)
+        description = f"a mix of {len(mix)} of {len(plan.traces)} traces"
+        return description, partial(server.load_mix, mix)
     if not plan.words:
-        return "tools/list", [request("tools/list", {}, server.revision)]
+        requests = [request("tools/list", {}, server.revision)]
+        return "tools/list", partial(server.load, requests)
     name, *pairs = plan.words
     tool = find_tool(server.tools(), name)
     params = {"name": name, "arguments": read_arguments(tool, pairs)}
-    return " ".join(plan.words), [request("tools/call", params, server.revision)]
+    requests = [request("tools/call", params, server.revision)]
+    return " ".join(plan.words), partial(server.load, requests)
 
 
 def _print(report: Report) -> None:
     from rich.console import Console
-    from rich.table import Table
 
-    titles, *rows = report.rows()
-    table = Table(
-        box=None,
-        title=f"{report.server}: {report.load}, {report.revision}",
-        title_justify="left",
-    )
-    for title in titles:
-        table.add_column(title, justify="right")
-    for row in rows:
-        table.add_row(*row)
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
-    console.print(table)
+    title = f"{report.server}: {report.load}, {report.revision}"
+    console.print(_table(title, report.rows()))
+    by_method = report.method_rows()
+    if by_method:
+        console.print(_table("by method", by_method))
     for line in report.remarks():
         console.print(line, markup=False, highlight=False)
+
+
+def _table(title: str, rows: list[list[str]]) -> Table:
+    from rich.table import Table
+
+    titles, *others = rows
+    table = Table(box=None, title=title, title_justify="left")
+    for column in titles:
+        table.add_column(column, justify="right")
+    for row in others:
+        table.add_row(*row)
+    return table
 
 
 def _draw(report: Report, path: Path) -> None:

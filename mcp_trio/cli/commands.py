@@ -9,6 +9,11 @@ _ALL = [
         "server.py --grace 2",
     ),
     Command(
+        "work",
+        "Run the tasks of a server, and take no requests.",
+        "server.py --store redis://127.0.0.1:6379/0",
+    ),
+    Command(
         "inspect",
         "List the tools, resources and prompts of a server.",
         "-- npx some-server",
@@ -25,6 +30,11 @@ _ALL = [
         "traces/ server.py",
     ),
     Command("show", "Draw a recorded conversation as a diagram.", "new.jsonl"),
+    Command(
+        "mock",
+        "Serve what a recorded server said, to test clients.",
+        "new.jsonl --http 8000",
+    ),
     Command(
         "bench",
         "Measure throughput, latency, start-up time and memory.",

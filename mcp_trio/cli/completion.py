@@ -30,8 +30,9 @@ complete -o default -F _mcp_trio mcp-trio
     "zsh": r"""#compdef mcp-trio
 # To use it: eval "$(mcp-trio completion zsh)" behind compinit in ~/.zshrc
 _mcp_trio() {
-    local -a found
-    found=("${(@f)$("${words[1]}" completion zsh -- "${(@)words[2,CURRENT]}" 2> /dev/null)}")
+    local -a found given
+    given=("${(@)words[2,CURRENT]}")
+    found=("${(@f)$("${words[1]}" completion zsh -- "${(@)given}" 2> /dev/null)}")
     if [[ -z "${found[1]}" ]]; then
         _files
     elif [[ "${found[1]}" == *= ]]; then
@@ -42,7 +43,8 @@ _mcp_trio() {
 }
 compdef _mcp_trio mcp-trio
 """,
-    "fish": r"""# To use it: mcp-trio completion fish | source, also in ~/.config/fish/config.fish
+    "fish": r"""# To use it: mcp-trio completion fish | source
+# The same line in ~/.config/fish/config.fish makes it permanent.
 function __mcp_trio
     set -l words (commandline -opc)
     set -l program $words[1]

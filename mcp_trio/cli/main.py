@@ -16,6 +16,7 @@ import trio
 
 from ..load_spec import UsageError, did_you_mean, what_and_where
 from ..server.app import LIFESPAN_FAILED
+from ..server.exceptions import ConfigurationError
 from .commands import COMMANDS
 from .options import PROG, Parser, leaves, looks_like_url
 
@@ -147,7 +148,9 @@ def _describe(error: BaseException) -> str | None:
     if isinstance(error, trio.BrokenResourceError):
         cause = error.__cause__ or "the other end closed it"
         return str(error) or f"the connection broke: {cause}"
-    if isinstance(error, UsageError | NotAMessage | ServerGone | OSError):
+    if isinstance(error, UsageError | ConfigurationError):
+        return str(error)
+    if isinstance(error, NotAMessage | ServerGone | OSError):
         return str(error)
     return None
 

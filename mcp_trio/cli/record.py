@@ -1,11 +1,12 @@
-"""TODO"""
+"""The command `record`: write a trace of a conversation."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import signal
 import sys
-from contextlib import nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,14 +21,10 @@ if TYPE_CHECKING:
     from ..trace.record import Recorder
 
 TRANSPORTS = ("stdio", "http", "sse", "ws")
-ENDS = b'"ends":true}'  # a line of a trace on which no message is
-
-
-# record
 
 
 def record_arguments(parser: Parser) -> None:
-    """What record takes."""
+    """Add the arguments of `record`."""
     parser.usage = f"{PROG} record -o FILE [OPTION...] [SPEC | URL | -- COMMAND...]"
     parser.add_argument("spec", nargs="?", metavar="SPEC", help=SPEC_HELP)
     parser.add_argument(
@@ -36,83 +33,147 @@ def record_arguments(parser: Parser) -> None:
         metavar="FILE",
         type=Path,
         required=True,
-        help="the trace; if taken, FILE-2",
+        help="write the trace here; if the file exists, to FILE-2",
     )
     parser.add_argument(
         "--listen",
         metavar="[HOST:]PORT",
         type=address,
-        help="stand there, before an HTTP server",
+        help="listen there, in front of an HTTP server",
     )
     parser.add_argument(
-        "--title", metavar="TEXT", default="", help="what the trace holds"
+        "--title", metavar="TEXT", default="", help="what the trace shows"
     )
     parser.add_argument(
-        "--client", metavar="NAME", default="", help="who speaks to the server"
+        "--client", metavar="NAME", default="", help="the client that is recorded"
     )
+    parser.add_argument(
+        "--redact",
+        metavar="POINTER",
+        type=_pointer,
+        action="append",
+        default=[],
+        help="write a placeholder for the value at this JSON Pointer in each message",
+    )
+    parser.add_argument(
+        "--redact-pattern",
+        metavar="REGEX",
+        type=_regex,
+        action="append",
+        default=[],
+        help="write a placeholder for each text that matches",
+    )
+    parser.add_argument(
+        "--keep-query",
+        action="store_true",
+        help="keep the values in the queries of URLs, unless they look like a secret",
+    )
+
+
+def _pointer(text: str) -> str:
+    if not text.startswith("/"):
+        raise argparse.ArgumentTypeError(
+            f"expected a JSON Pointer such as /params/arguments/password, got {text!r}"
+        )
+    return text
+
+
+def _regex(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as problem:
+        raise argparse.ArgumentTypeError(
+            f"expected a regular expression, got {text!r}: {problem}"
+        ) from None
+    return text
 
 
 def record(options: argparse.Namespace) -> int:
-    """Write a trace of what passes between a client and a server.
+    """Record the conversation between a client and a server as a trace.
 
     The exit code is the server's.
     """
-    from ..trace.record import Recorder, create, record_stdio
-    from ..trace.sniffer import public
+    from ..trace.privacy import Redactor
+    from ..trace.record import Recorder, create
+    from ..trace.sniffer import public, say
 
     spec: str = options.spec or DEMO
     url = spec if is_url(spec) and not options.command else ""
-    spec = public(url) or spec
+    # A URL without its secrets, or a SPEC as it is.
+    shown = public(url) or spec
+    _check(options, url, shown)
+    try:
+        path = create(options.output)
+    except OSError as error:
+        raise UsageError(f"cannot record: {error}") from None
+    redactor = Redactor(
+        options.redact, options.redact_pattern, keep_query=options.keep_query
+    )
+    try:
+        recorder = Recorder(
+            path,
+            server=" ".join(options.command) or shown,
+            client=options.client,
+            title=options.title,
+            redactor=redactor,
+        )
+        return _run(options, recorder, url, shown)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot record: {error}") from None
+    finally:
+        _remove_if_empty(path)
+        if redactor.replaced:
+            say(f"placeholders for secrets: {redactor.replaced}")
+
+
+def _check(options: argparse.Namespace, url: str, shown: str) -> None:
+    """Check that the options fit together. Raises UsageError."""
     if url and not options.listen:
         raise UsageError(
-            f"--listen [HOST:]PORT is wanted: where clients find what stands before {spec}"
+            "--listen: expected [HOST:]PORT, got nothing; "
+            f"clients connect there, and the recorder connects to {shown}"
         )
     if options.command and options.listen:
         raise UsageError(
-            "a command is recorded on standard input and output, so that --listen is out of place"
+            "--listen: expected a SPEC or a URL with it, got a command; "
+            "a command is recorded on standard input and output"
         )
     if options.output.is_dir():
-        raise UsageError(f"{options.output} is a folder; name a file")
-    about = {
-        "server": " ".join(options.command) or spec,
-        "client": options.client,
-        "title": options.title,
-    }
-    path = None
-    try:
-        path = create(options.output)
-        recorder = Recorder(path, **about)
-        if not options.listen:
-            command = options.command or [sys.executable, "-m", "mcp_trio", "run", spec]
-            return trio.run(record_stdio, command, recorder)
+        raise UsageError(f"--output: expected a file, got the folder {options.output}")
+
+
+def _run(options: argparse.Namespace, recorder: Recorder, url: str, spec: str) -> int:
+    """Record until the conversation ends, or until a signal; return the exit code."""
+    from ..trace.record import record_stdio
+
+    if options.listen:
         with listening(options.listen):
             trio.run(_record_network, url, spec, options.listen, recorder)
         return 0
-    except (OSError, ValueError) as error:
-        raise UsageError(f"nothing can be recorded: {error}") from None
-    finally:
-        if (
-            path
-            and path.exists()
-            and all(line.endswith(ENDS) for line in path.read_bytes().splitlines()[1:])
-        ):
-            path.unlink()  # nobody has said anything
+    command = options.command or [sys.executable, "-m", "mcp_trio", "run", spec]
+    return trio.run(record_stdio, command, recorder)
 
 
 async def _record_network(url: str, spec: str, listen: str, recorder: Recorder) -> None:
-    """Until a signal comes."""
+    """Record the server at a URL, or one that is loaded here, until a signal."""
     from ..trace.record import record_network
     from ..trace.targets import on_a_port
 
-    with (
-        ungrouped(),
-        trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals,
-    ):
-        async with (
-            nullcontext() if url else on_a_port(spec) as here,
-            trio.open_nursery() as nursery,
-        ):
-            where = await nursery.start(record_network, url or here, listen, recorder)
-            print(f"Recording {spec} on {where}", file=sys.stderr)
-            await anext(signals)
+    served: AbstractAsyncContextManager[str]
+    served = nullcontext(url) if url else on_a_port(spec)
+    signals = trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM)
+    with ungrouped(), signals as received:
+        async with served as upstream, trio.open_nursery() as nursery:
+            own_url = await nursery.start(record_network, upstream, listen, recorder)
+            print(f"Recording {spec} on {own_url}", file=sys.stderr)
+            await anext(received)
             nursery.cancel_scope.cancel()
+
+
+def _remove_if_empty(path: Path) -> None:
+    """Remove a trace in which neither side has said anything."""
+    if not path.exists():
+        return
+    _, *rows = path.read_bytes().splitlines()
+    if all(row.endswith(b'"ends":true}') for row in rows):
+        path.unlink()

@@ -1,5 +1,7 @@
 """Reloading a served SPEC when one of its files changes, for `run --reload`.
 
+Pages and folders of skills are read again without the rest of the SPEC.
+
 Requests that are running go on with the functions that they started with. The lifespan
 and the options of Server(...) stay as they were at the start.
 """
@@ -11,8 +13,9 @@ import inspect
 import linecache
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -28,11 +31,11 @@ KINDS = ("tools", "resources", "templates", "prompts")
 class Reloader:
     """Keeps a server as the files of its SPEC describe it.
 
-    The server must have just been loaded from the SPEC. Raises UsageError if there is
-    nothing to watch.
+    The server must have just been loaded from the SPEC. Without a SPEC, only what the
+    server itself says is watched. Raises UsageError if there is nothing to watch.
     """
 
-    def __init__(self, server: Server, spec: str) -> None:
+    def __init__(self, server: Server, spec: str | None) -> None:
         try:
             import watchfiles
         except ImportError:
@@ -40,10 +43,11 @@ class Reloader:
         self._watch_files = watchfiles.awatch
         self._server = server
         self._spec = spec
-        self._folder = folder_of(spec)
+        self._folder = None if spec is None else folder_of(spec)
         self._names_in_file = _names(server)
+        self._watched_in_file = set(server.watched)
         self._fixed = _fixed_at_start(server)
-        if not self._modules():
+        if spec is not None and not self._modules():
             raise UsageError(
                 f"--reload: there is no file of yours to watch in {spec}; expected a "
                 "file, as in run server.py"
@@ -55,29 +59,69 @@ class Reloader:
         async with trio.open_nursery() as nursery:
             # The files are watched in a thread, which a cancellation would wait for.
             stop = trio.Event()
-            nursery.start_soon(self._watch, stop)
+            nursery.start_soon(self._watch, self._watch_files_of_spec, stop)
+            nursery.start_soon(self._watch, self._watch_folders_below, stop)
             try:
                 yield
             finally:
                 stop.set()
 
-    async def _watch(self, stop: trio.Event) -> None:
+    async def _watch(
+        self, watch: Callable[[trio.Event], Awaitable[None]], stop: trio.Event
+    ) -> None:
         try:
             while not stop.is_set():
-                await self._watch_folders(self._folders(), stop)
+                await watch(stop)
         except (OSError, RuntimeError) as error:
             # Systems limit how many folders can be watched.
             _print(f"Reloading stopped: {error}")
 
-    async def _watch_folders(self, folders: set[str], stop: trio.Event) -> None:
+    async def _watch_files_of_spec(self, stop: trio.Event) -> None:
         """Reload when a file changes, until the folders to watch are others."""
+        folders = self._folders()
+        if not folders:
+            await stop.wait()
+            return
         changes = self._watch_files(
-            *folders, watch_filter=_is_source, recursive=False, stop_event=stop
+            *folders, watch_filter=self._is_source, recursive=False, stop_event=stop
         )
-        async for _ in changes:
-            self.reload_and_print()
+        async for changed in changes:
+            paths = [Path(path) for _, path in changed]
+            if any(path.suffix == ".py" for path in paths):
+                self.reload_and_print()
+            else:
+                self.read_again_and_print(paths)
             if self._folders() != folders:
                 return
+
+    async def _watch_folders_below(self, stop: trio.Event) -> None:
+        """Read a folder again when something in it or below changes."""
+        folders = self._folders_below()
+        if not folders:
+            await stop.wait()
+            return
+        changes = self._watch_files(
+            *folders, watch_filter=None, recursive=True, stop_event=stop
+        )
+        async for changed in changes:
+            self.read_again_and_print([Path(path) for _, path in changed])
+            if self._folders_below() != folders:
+                return
+
+    def read_again_and_print(self, paths: Iterable[Path]) -> None:
+        """Read the files and folders again that changed, or print the problem."""
+        paths = list(paths)
+        for watched, read in list(self._server.watched.items()):
+            if not any(path.is_relative_to(watched) for path in paths):
+                continue
+            try:
+                read()
+            except (OSError, ValueError) as problem:
+                _print(
+                    f"Not reloaded: {problem}\nThe previous version is still served."
+                )
+            else:
+                _print(f"Reloaded {watched}")
 
     def reload_and_print(self) -> None:
         """Reload, and print the changes or the problem."""
@@ -94,6 +138,7 @@ class Reloader:
 
         Raises UsageError, and then nothing has changed.
         """
+        assert self._spec is not None  # nothing else reloads
         fresh = self._load_again()
         if _fixed_at_start(fresh) != self._fixed:
             _print(
@@ -108,13 +153,22 @@ class Reloader:
             if _update(registry, getattr(fresh, kind), names_before):
                 changed.append(kind)
         self._server.refresh_call_hooks()
+        self._take_over_watched(fresh)
         self._server.completers.clear()
         self._server.completers.update(fresh.completers)
         # The object in the user's module is the server that is running.
         fresh.__dict__ = self._server.__dict__
         return changed
 
+    def _take_over_watched(self, fresh: Server) -> None:
+        """Watch what the SPEC reads now, and what was added to the running server."""
+        for path in self._watched_in_file:
+            del self._server.watched[path]
+        self._watched_in_file = set(fresh.watched)
+        self._server.watched.update(fresh.watched)
+
     def _load_again(self) -> Server:
+        assert self._spec is not None
         before = self._modules()
         self._forget_modules()
         try:
@@ -133,17 +187,30 @@ class Reloader:
         """Return whether a module is in the SPEC's folder and not a library."""
         file = getattr(module, "__file__", None)
         package, _, _ = name.partition(".")
-        if file is None or package == "mcp_trio":
+        if file is None or package == "mcp_trio" or self._folder is None:
             return False
         within = os.path.relpath(file, self._folder)
         # Environments are usually in folders such as .venv.
         return not within.startswith(".") and "site-packages" not in within
 
     def _folders(self) -> set[str]:
-        folders = {self._folder}
+        """Return the folders of the SPEC's modules and of the files that it reads."""
+        folders = set()
+        if self._folder is not None:
+            folders.add(self._folder)
+        for path in self._server.watched:
+            if not path.is_dir():
+                folders.add(str(path.parent))
         for module in self._modules().values():
             folders.add(os.path.dirname(str(module.__file__)))
         return folders
+
+    def _folders_below(self) -> set[str]:
+        """Return the folders in which everything is watched."""
+        return {str(path) for path in self._server.watched if path.is_dir()}
+
+    def _is_source(self, change: object, path: str) -> bool:
+        return path.endswith(".py") or Path(path) in self._server.watched
 
     def _forget_modules(self) -> None:
         for name in self._modules():
@@ -209,10 +276,6 @@ def _lifespan_code(server: Server) -> tuple[Any, ...] | None:
         return None
     constants = [each for each in code.co_consts if not isinstance(each, CodeType)]
     return (code.co_code, code.co_names, constants)
-
-
-def _is_source(change: object, path: str) -> bool:
-    return path.endswith(".py")
 
 
 def _print(text: str) -> None:

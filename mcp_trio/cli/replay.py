@@ -1,4 +1,4 @@
-"""The commands for traces: record, replay, show."""
+"""The command `replay`: compare what a server says with its traces."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import logging
 import os
 import sys
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -13,124 +14,369 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from ..client.target import is_url
 from ..load_spec import UsageError
-from .options import PROG, Parser, one_of, timeout
+from .options import PROG, Parser, at_terminal, one_of, seconds, timeout, token_of
 from .output import bar, in_colour
 from .record import TRANSPORTS
 
 if TYPE_CHECKING:
-    pass
+    from ..trace.suite import Result
+    from ..trace.targets import Credentials
 
+    # Replays all traces, and returns their results.
+    ReplayAll = Callable[[], list[Result]]
 
-# replay
+# The tools that are named before a replay calls them, at most.
+_MOST_TOOLS = 5
+_MOST_JOBS = 64
+# The rounds of replays within which `--stabilise` has to find what differs.
+_MOST_ROUNDS = 4
 
 
 def replay_arguments(parser: Parser) -> None:
-    """What replay takes."""
-
-    def transports(text: str) -> list[str]:
-        return [one_of(TRANSPORTS)(name) for name in text.split(",")]
-
+    """Add the arguments of `replay`."""
     parser.usage = f"{PROG} replay [OPTION...] TRACE... [SPEC | URL | -- COMMAND...]"
     parser.add_argument(
         "words",
         nargs="+",
         metavar="TRACE",
-        help="a file *.jsonl, or a folder that is searched for them. The last word, where it is neither, is the target;"
-        " without one each trace is replayed against the file or module that its header names",
+        help="a file *.jsonl, or a folder that is searched for them; a last word that "
+        "is neither is the target; default: each trace is replayed against the file or "
+        "module that it names",
     )
     parser.add_argument(
         "--over",
         metavar="NAMES",
-        type=transports,
+        type=_transports,
         default=(),
-        help=f"of {','.join(TRANSPORTS)} (all)",
+        help=f"transports: {','.join(TRANSPORTS)} (all)",
     )
     parser.add_argument(
         "--timeout",
         metavar="SECONDS",
         type=timeout,
         default=10.0,
-        help="for what has to come (10)",
+        help="how long to wait for each line (10)",
+    )
+    parser.add_argument(
+        "--settle",
+        metavar="SECONDS",
+        type=seconds,
+        default=0.0,
+        help="how long to wait after the last line for messages that are not in the "
+        "trace (0.05)",
+    )
+    parser.add_argument(
+        "--jobs",
+        metavar="N",
+        type=_jobs,
+        help="how many replays run at a time (8; against a command or a URL 1)",
+    )
+    parser.add_argument(
+        "--token",
+        metavar="TOKEN",
+        help="a bearer token for a URL; better in MCP_TRIO_TOKEN, where nobody sees it",
+    )
+    parser.add_argument(
+        "--header",
+        metavar="'NAME: VALUE'",
+        type=_header,
+        action="append",
+        default=[],
+        help="a header for a URL; may be given several times",
+    )
+    parser.add_argument(
+        "--yes", action="store_true", help="do not ask anything at a terminal"
+    )
+    parser.add_argument(
+        "--report",
+        metavar="FILE.md",
+        type=Path,
+        help="write a report in Markdown, for a pull request",
+    )
+    parser.add_argument(
+        "--junit", metavar="FILE.xml", type=Path, help="write the results as JUnit XML"
     )
     changes = parser.add_mutually_exclusive_group()
     changes.add_argument(
         "--update",
         action="store_true",
-        help="rewrite the traces that differ with what came",
+        help="show what differs and rewrite the traces; ask at a terminal",
     )
     changes.add_argument(
         "--stabilise",
         action="store_true",
-        help="have each trace ignore what differs from one replay to the next",
+        help="expect patterns where values differ from one replay to the next",
     )
+
+
+def _transports(text: str) -> list[str]:
+    read = one_of(TRANSPORTS)
+    return [read(name) for name in text.split(",")]
+
+
+def _jobs(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= _MOST_JOBS:
+        raise argparse.ArgumentTypeError(
+            f"expected a number from 1 to {_MOST_JOBS}, got {text!r}"
+        )
+    return int(text)
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip() or not text.isprintable() or not text.isascii():
+        raise argparse.ArgumentTypeError(f"expected 'NAME: VALUE', got {text!r}")
+    return name.strip(), value.strip()
 
 
 def replay(options: argparse.Namespace) -> int:
-    """Replay traces against a server, and say what is different.
+    """Replay traces against a server and report every difference.
 
-    The exit code is 0 where nothing differs, 1 where something does, 2 where something could not be run.
+    The exit code is 0 if nothing differs, 1 if something does, and 2 if a trace could
+    not be replayed.
     """
-    from ..trace import suite as runs
+    from ..trace import suite
 
-    words = list(options.words)
-    target = options.command or None
+    traces, target = _traces_and_target(options)
+    paths = suite.files(traces)
+    if not _may_call(paths, target, options.yes):
+        print("Nothing was replayed.", file=sys.stderr)
+        return 2
+    # The traces hold what a server in this process logs.
+    logging.getLogger("mcp_trio").addHandler(logging.NullHandler())
+    run = partial(
+        suite.replay_all,
+        paths,
+        target,
+        options.over,
+        options.timeout,
+        patient=options.update or options.stabilise,
+        settle=options.settle,
+        credentials=_credentials(options, target),
+        at_once=_at_once(options, target),
+    )
+    replay_all = partial(_with_progress, run)
+    results = replay_all()
+    if options.stabilise:
+        results = _stabilise(results, replay_all)
+    if options.update and _update(results, options.yes):
+        results = replay_all()
+    _write_reports(results, options)
+    return _report(results)
+
+
+def _traces_and_target(
+    options: argparse.Namespace,
+) -> tuple[list[Path], str | list[str] | None]:
+    """Return the traces that are given, and the target, if any. Raises UsageError."""
+    words: list[str] = list(options.words)
+    target: str | list[str] | None = options.command or None
     if target is None and not _is_trace(words[-1]):
         target = words.pop()
-    for other in [word for word in words if not _is_trace(word)]:
-        raise UsageError(
-            f"{other}: a trace is a file *.jsonl, or a folder; a target is the last word, and there is one"
-        )
+    for word in words:
+        if not _is_trace(word):
+            raise UsageError(
+                f"{word}: expected a trace, which is a file *.jsonl or a folder; "
+                "only the last word can be a target"
+            )
     if not words:
         raise UsageError(
-            f"replay wants a trace (*.jsonl, or a folder) before the target {target}"
+            f"expected a trace (*.jsonl, or a folder) before the target {target}"
         )
-    paths = runs.files(map(Path, words))
-    patient = options.update or options.stabilise
-    act = partial(
-        runs.replay_all, paths, target, options.over, options.timeout, patient
-    )
-    logging.getLogger("mcp_trio").addHandler(
-        logging.NullHandler()
-    )  # the servers', which say what the traces hold
+    return [Path(word) for word in words], target
 
-    def replayed() -> list[runs.Result]:
-        with (
-            redirect_stdout(sys.stderr),
-            bar() as tell,
-        ):  # what servers in this process print
-            return trio.run(act, lambda done, all: tell(done, all, "replays"))
 
-    results = replayed()
-    if options.stabilise:
-        for first, second in zip(results, replayed(), strict=True):
-            for difference in runs.stabilise(first, second):
-                print(
-                    f"{first.path}: ignores {difference.pointer}: {' or '.join(difference.values())}"
-                )
-        results = replayed()
-    if options.update and (
-        updated := [result.path for result in results if runs.update(result)]
-    ):
-        for path in updated:
-            print(f"{path}: updated")
-        results = replayed()
-    if not any(one.replays or one.problems for one in results):
-        raise UsageError(
-            "there is nothing to replay: no trace holds on a transport that leads to this target"
-        )
-    for result in results:
-        for line in runs.told(result, colour=in_colour()):
-            print(line)
-    print(runs.summary(results))
-    return (
-        2
-        if any(one.problems for one in results)
-        else 1
-        if any(one.findings for one in results)
-        else 0
-    )
+def _credentials(
+    options: argparse.Namespace, target: str | list[str] | None
+) -> Credentials:
+    """Return what lets the replays in at a URL. Raises UsageError."""
+    from ..trace.targets import Credentials
+
+    if isinstance(target, str) and is_url(target):
+        return Credentials(token_of(options), options.header)
+    if options.token or options.header:
+        raise UsageError("--token and --header: expected a URL as the target")
+    return Credentials()
+
+
+def _at_once(options: argparse.Namespace, target: str | list[str] | None) -> int:
+    """Return how many replays run at a time.
+
+    Those against a command or a URL share what the server keeps, so they run one after
+    another by default.
+    """
+    from ..trace.suite import AT_ONCE
+
+    if options.jobs:
+        jobs: int = options.jobs
+        return jobs
+    is_loaded_here = target is None or (isinstance(target, str) and not is_url(target))
+    return AT_ONCE if is_loaded_here else 1
 
 
 def _is_trace(word: str) -> bool:
     return word.endswith(".jsonl") or os.path.isdir(word)
+
+
+# Asking first
+
+
+def _may_call(paths: Sequence[Path], target: str | list[str] | None, yes: bool) -> bool:
+    """Say that the calls of the traces are repeated, and ask at a terminal.
+
+    A server at a URL or behind a command may keep data that the calls change. A SPEC
+    is a file or module here that is loaded for each replay: it is not asked about.
+    """
+    from ..trace.suite import tools_called
+
+    if isinstance(target, str) and not is_url(target):
+        return True
+    if target is None:
+        return True
+    calls = tools_called(paths)
+    if not calls:
+        return True
+    names = list(calls)
+    named = ", ".join(names[:_MOST_TOOLS])
+    if len(names) > _MOST_TOOLS:
+        named += f" and {len(names) - _MOST_TOOLS} more"
+    place = target if isinstance(target, str) else " ".join(target)
+    warning = f"Each replay repeats every call of its trace ({named}) against {place}"
+    if yes or not _can_ask():
+        print(f"{warning}.", file=sys.stderr)
+        return True
+    print(f"{warning}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _can_ask() -> bool:
+    """Return whether somebody can read a question and type the answer."""
+    return at_terminal() and sys.stderr.isatty()
+
+
+# Running
+
+
+def _with_progress(run: Callable[..., Awaitable[list[Result]]]) -> list[Result]:
+    """Replay all traces behind a progress bar, and return the results."""
+    # What servers in this process print is not part of the report.
+    with redirect_stdout(sys.stderr), bar() as show_progress:
+
+        def progress(done: int, total: int) -> None:
+            show_progress(done, total, "replays")
+
+        return trio.run(partial(run, progress=progress))
+
+
+def _stabilise(results: list[Result], replay_all: ReplayAll) -> list[Result]:
+    """Replay until nothing more differs from run to run; return the last results.
+
+    One pair of runs does not show everything: a value that the client repeats can only
+    be right once the trace says where it comes from.
+    """
+    from ..trace import suite
+    from ..trace.diagram import printable
+
+    for _ in range(_MOST_ROUNDS):
+        found = False
+        latest = replay_all()
+        for first, second in zip(results, latest, strict=True):
+            for volatile in suite.stabilise(first, second):
+                found = True
+                print(f"{first.path}:{volatile.line}: {printable(str(volatile))}")
+            for method in suite.make_optional(first, second):
+                found = True
+                print(f"{first.path}: {method}: optional from now on")
+        if not found:
+            return latest
+        results = replay_all()
+    return results
+
+
+def _update(results: list[Result], yes: bool) -> bool:
+    """Say what becomes of the traces that differ, and rewrite them.
+
+    At a terminal, ask about each change. Return whether a trace was rewritten.
+    """
+    from ..trace import suite
+
+    is_updated = False
+    review = _Review(asks=_can_ask() and not yes)
+    for result in results:
+        replay = suite.update_source(result)
+        if replay is None:
+            continue
+        accepted = [
+            finding
+            for finding in replay.findings
+            if review.accepts(f"{result.path}: {finding.as_change()}")
+        ]
+        if accepted and suite.update(result, accepted.__contains__):
+            print(f"{result.path}: updated")
+            is_updated = True
+    return is_updated
+
+
+class _Review:
+    """Shows changes, and asks about each one."""
+
+    def __init__(self, asks: bool) -> None:
+        self._asks = asks
+        # What is done without asking.
+        self._accepts = True
+
+    def accepts(self, change: str) -> bool:
+        """Show a change; return whether it is accepted."""
+        if not self._asks:
+            if self._accepts:
+                print(change)
+            return self._accepts
+        print(change, file=sys.stderr)
+        question = "  Take it? [y]es, [n]o, [a]ll, [q]uit: "
+        print(question, end="", file=sys.stderr, flush=True)
+        answer = sys.stdin.readline().strip().lower()
+        if answer in ("a", "all"):
+            self._asks = False
+            return True
+        if answer in ("q", "quit", ""):
+            self._asks = False
+            self._accepts = False
+            return False
+        return answer in ("y", "yes")
+
+
+# Reporting
+
+
+def _write_reports(results: list[Result], options: argparse.Namespace) -> None:
+    """Write the reports that are asked for."""
+    from ..trace import report
+
+    if options.report:
+        options.report.write_text(report.markdown(results), encoding="utf-8")
+    if options.junit:
+        options.junit.write_bytes(report.junit(results))
+
+
+def _report(results: list[Result]) -> int:
+    """Print all differences and a summary; return the exit code."""
+    from ..trace import suite
+
+    if not any(result.replays or result.problems for result in results):
+        raise UsageError(
+            "nothing to replay: no trace can be replayed over a transport that leads "
+            "to this target; --over chooses transports"
+        )
+    for result in results:
+        for row in suite.told(result, colour=in_colour()):
+            print(row)
+        for remark in suite.remarks(result):
+            print(remark)
+    print(suite.summary(results))
+    if any(result.problems for result in results):
+        return 2
+    if any(result.findings for result in results):
+        return 1
+    return 0

@@ -19,7 +19,8 @@ from msgspec.structs import replace
 
 from ..auth.access import Access
 from ..load_spec import UsageError, load
-from ..serve import serve
+from ..serve import Server as PublicServer
+from ..serve import add_skills, serve
 from ..server.app import Server
 from .log_format import FORMATTERS
 from .options import DEMO, PROG, at_terminal, listening, looks_like_url
@@ -37,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     fill_from_environment(options)
     settle_places(options)
     _check_extras(options)
-    _set_up_logging(options)
+    set_up_logging(options)
     if options.reload:
         # A cached file would be stale if the source changes twice within a second and
         # keeps its size.
@@ -67,8 +68,29 @@ def _check_extras(options: argparse.Namespace) -> None:
     """Raise UsageError if an option needs a library that is not installed."""
     if options.console:
         _require("--console", "quart_trio", extra="console")
+    if options.skills:
+        _require("--skills", "yaml", extra="skills")
     if options.http and options.http_engine == "hypercorn":
         _require("--http-engine hypercorn", "hypercorn", extra="http2")
+    if options.otel:
+        _require("--otel", "opentelemetry", extra="otel")
+    require_store(options.store)
+
+
+def require_store(url: str | None) -> None:
+    """Raise UsageError if a library for this store is not installed."""
+    if url is not None and url.startswith("redis"):
+        _require("--store redis://", "coredis", extra="redis")
+
+
+def use_store(server: Server, url: str | None) -> None:
+    """Let a server use the store at a URL. Raises UsageError."""
+    if url is None:
+        return
+    try:
+        server.use_store(url)
+    except ValueError as error:
+        raise UsageError(f"--store: {error}") from None
 
 
 def _require(option: str, library: str, *, extra: str) -> None:
@@ -76,7 +98,7 @@ def _require(option: str, library: str, *, extra: str) -> None:
         raise UsageError(f"{option} needs: pip install 'mcp_trio[{extra}]'")
 
 
-def _set_up_logging(options: argparse.Namespace) -> None:
+def set_up_logging(options: argparse.Namespace) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(FORMATTERS[options.log_format or "text"]())
     level = options.log_level or "warning"
@@ -98,8 +120,10 @@ def _load_and_serve(
     stdio: bool | tuple[int, int],
     explains: bool = False,
 ) -> None:
-    server = load(DEMO if options.spec is None else options.spec)
-    reloader = _reloader(server, options.spec) if options.reload else None
+    server = _load(options)
+    reloader = _reloader(server, options) if options.reload else None
+    # After that, because what the SPEC's files say does not replace these.
+    _add_skills(server, options.skills)
     _configure(server, options)
     if explains:
         _explain(server)
@@ -108,10 +132,28 @@ def _load_and_serve(
     trio.run(_serve_and_announce, server, start, places, reloader)
 
 
-def _reloader(server: Server, spec: str | None) -> Reloader:
+def _load(options: argparse.Namespace) -> Server:
+    if options.spec is None and options.skills:
+        name = os.path.basename(os.path.abspath(options.skills))
+        return PublicServer(name or "skills")
+    return load(DEMO if options.spec is None else options.spec)
+
+
+def _add_skills(server: Server, folder: str | None) -> None:
+    """Serve the folder of --skills, if it is given. Raises UsageError."""
+    if folder is None:
+        return
+    try:
+        add_skills(server, folder)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--skills: {error}") from None
+
+
+def _reloader(server: Server, options: argparse.Namespace) -> Reloader:
     from .reload import Reloader
 
-    if spec is None:
+    spec = options.spec
+    if spec is None and options.skills is None:
         raise UsageError(
             "--reload: expected a SPEC, as the demo does not change; for example: "
             f"{PROG} run server.py --reload"
@@ -125,17 +167,32 @@ def _configure(server: Server, options: argparse.Namespace) -> None:
         server.grace = options.grace
     if options.task_slots is not None:
         server.task_slots = options.task_slots
+    use_store(server, options.store)
     limits = {}
-    for name in ("timeout", "rate", "max_in_flight", "max_result", "threads"):
+    for name in ("timeout", "rate", "max_in_flight", "max_result", "threads", "memory"):
         value = getattr(options, name)
         if value is not None:
             limits[name] = value
     server.use_limits(replace(server.limits, **limits))
     server.event_log.with_arguments = options.log_arguments
+    if options.otel:
+        server.telemetry = True
+        _warn_without_exporter()
     if options.profile is not None:
         server.use_profile(options.profile)
     if options.token_file is not None:
         require_tokens(server, options.token_file)
+
+
+def _warn_without_exporter() -> None:
+    """Log that nothing receives what --otel reports, if nothing does."""
+    from opentelemetry import trace
+
+    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        logging.getLogger("mcp_trio").warning(
+            "--otel: no OpenTelemetry SDK is set up, so nothing is exported; start "
+            "with opentelemetry-instrument, or set one up in the server's file"
+        )
 
 
 def require_tokens(server: Server, path: str) -> None:
@@ -162,8 +219,11 @@ def _serve_options(options: argparse.Namespace) -> dict[str, Any]:
         "http_engine": options.http_engine,
         "path": options.path,
         "cors": options.cors,
+        "stateless": options.stateless,
         "allowed_hosts": options.allowed_host,
         "allowed_origins": options.allowed_origin,
+        "public_url": options.public_url,
+        "trusted_proxies": options.trusted_proxy,
         "tls": _tls_files(options.tls_cert, options.tls_key),
     }
     return {name: value for name, value in given.items() if value}

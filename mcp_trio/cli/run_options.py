@@ -9,8 +9,21 @@ from typing import NamedTuple
 
 from ..load_spec import UsageError
 from ..protocol.revisions import PROFILES
+from ..transports.http.settings import check_public_url
+from ..transports.http.trusted_proxies import check_cidr
 from .log_format import FORMATTERS
-from .options import PROG, SPEC_HELP, Parser, address, one_of, rate, seconds, timeout
+from .options import (
+    PROG,
+    SPEC_HELP,
+    Parser,
+    address,
+    checked_by,
+    memory_size,
+    one_of,
+    rate,
+    seconds,
+    timeout,
+)
 
 HTTP_ENGINES = ("native", "hypercorn")
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -54,6 +67,11 @@ def _comma_separated(text: str) -> list[str]:
     return text.split(",")
 
 
+def _networks(text: str) -> list[str]:
+    check = checked_by(check_cidr)
+    return [check(cidr) for cidr in text.split(",")]
+
+
 def _switch(text: str) -> bool:
     word = text.lower()
     if word not in _TRUE + _FALSE:
@@ -61,14 +79,22 @@ def _switch(text: str) -> bool:
     return word in _TRUE
 
 
+# Options that may be given several times, and whose values may be lists.
+_LISTS = (_comma_separated, _networks)
+
 # Options without a value, and their help.
 SWITCHES = {
     "stdio": "serve on standard input and output (the default)",
     "log_arguments": "include the arguments of calls in the log",
+    "otel": "report requests and sessions to OpenTelemetry",
     "cors": "allow pages of every origin to call the server, for development",
+    "stateless": (
+        "serve HTTP without sessions in every revision, so that any process can serve "
+        "any request"
+    ),
     "reload": (
-        "reload the SPEC when a file changes; the lifespan and the options of "
-        "Server(...) stay"
+        "reload the SPEC, its pages and skills when a file changes; the lifespan and "
+        "the options of Server(...) stay"
     ),
 }
 SETTINGS = {
@@ -97,6 +123,16 @@ SETTINGS = {
     ),
     "host": Setting("NAME", str, "the host for --transport (127.0.0.1)", ("-H",)),
     "path": Setting("PATH", str, "the path of the MCP endpoint over HTTP (/mcp)"),
+    "public_url": Setting(
+        "URL",
+        checked_by(check_public_url),
+        "the URL of the MCP endpoint for clients, if a proxy is in front of it",
+    ),
+    "trusted_proxy": Setting(
+        "CIDR",
+        _networks,
+        "believe X-Forwarded-For of proxies in this network, such as 10.0.0.0/8",
+    ),
     "allowed_host": Setting("NAME", _comma_separated, "accept this Host header"),
     "allowed_origin": Setting(
         "URL", _comma_separated, "allow pages of this origin to call the server"
@@ -108,6 +144,15 @@ SETTINGS = {
     ),
     "tls_cert": Setting("FILE", str, "serve HTTP over TLS with this certificate"),
     "tls_key": Setting("FILE", str, "the private key of the certificate"),
+    "store": Setting(
+        "URL",
+        str,
+        "what processes share, such as tasks, is kept in this Redis: "
+        "redis://HOST:PORT/DB; or memory: (the default)",
+    ),
+    "skills": Setting(
+        "FOLDER", str, "serve the skills in this folder, alone or with a SPEC"
+    ),
     "grace": Setting(
         "SECONDS", seconds, "how long running requests may take at shutdown (5)"
     ),
@@ -127,6 +172,12 @@ SETTINGS = {
     ),
     "task_slots": Setting(
         "NUMBER", _positive, "how many tasks may run at the same time (16)"
+    ),
+    "memory": Setting(
+        "SIZE",
+        memory_size,
+        "the memory that all clients together may make the server hold, such as 512M "
+        "(256M)",
     ),
     "threads": Setting(
         "NUMBER",
@@ -156,14 +207,21 @@ def run_arguments(parser: Parser) -> None:
     for name, help in SWITCHES.items():
         parser.add_argument(_flag(name), action="store_true", help=help)
     for name, setting in SETTINGS.items():
-        parser.add_argument(
-            *setting.short,
-            _flag(name),
-            metavar=setting.metavar,
-            type=setting.convert,
-            action="extend" if setting.convert is _comma_separated else "store",
-            help=setting.help,
-        )
+        add_setting(parser, name, setting)
+
+
+def add_setting(parser: Parser, name: str, setting: Setting | None = None) -> None:
+    """Declare an option with a value; by default, the one of `run`."""
+    if setting is None:
+        setting = SETTINGS[name]
+    parser.add_argument(
+        *setting.short,
+        _flag(name),
+        metavar=setting.metavar,
+        type=setting.convert,
+        action="extend" if setting.convert in _LISTS else "store",
+        help=setting.help,
+    )
 
 
 def _flag(name: str) -> str:
@@ -186,8 +244,17 @@ def fill_from_environment(options: argparse.Namespace) -> None:
     for name in SWITCHES:
         if name not in settled:
             _set_from_environment(options, name, _switch)
+    fill_settings(options, SETTINGS.keys() - settled)
+
+
+def fill_settings(options: argparse.Namespace, names: Iterable[str]) -> None:
+    """Set those of the options that have no value from the environment.
+
+    Raises UsageError.
+    """
+    missing = set(names).difference(given(options, names))
     for name, setting in SETTINGS.items():
-        if name not in settled:
+        if name in missing:
             _set_from_environment(options, name, setting.convert)
 
 

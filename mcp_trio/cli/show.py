@@ -1,11 +1,13 @@
-"""TODO"""
+"""The command `show`: draw a trace as a sequence diagram."""
 
 from __future__ import annotations
 
 import argparse
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..load_spec import UsageError
 from .options import Parser
 from .output import in_colour
 
@@ -13,44 +15,78 @@ if TYPE_CHECKING:
     from ..trace.format import Trace
 
 
-# show
-
-
 def show_arguments(parser: Parser) -> None:
-    """What show takes."""
-    parser.add_argument("trace", metavar="TRACE", type=Path, help="a file *.jsonl")
+    """Add the arguments of `show`."""
     parser.add_argument(
+        "traces",
+        metavar="TRACE",
+        type=Path,
+        nargs="+",
+        help="a file *.jsonl; with --check also several, or folders of them",
+    )
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument(
         "--html",
         metavar="FILE",
         type=Path,
-        help="write it as a page that needs no network",
+        help="write the diagram as a page that needs no network",
+    )
+    output.add_argument(
+        "--check",
+        action="store_true",
+        help="check the files against the schema of the format",
     )
 
 
 def show(options: argparse.Namespace) -> int:
-    """Show a trace as a sequence picture.
+    """Show a trace as a sequence diagram, or check the format of traces.
 
-    Of one that is cut off it is what there is, with exit code 2.
+    If the trace is cut off, what is left is shown, and the exit code is 2. With
+    `--check` the exit code is 1 if a file is not a valid trace.
     """
-    import shutil
-
-    from ..trace import diagram as picture
     from ..trace import format
 
-    def draw(trace: Trace) -> None:
-        if options.html:
-            options.html.write_text(picture.as_html(trace), encoding="utf-8")
-        else:
-            print(
-                picture.in_terminal(
-                    trace, shutil.get_terminal_size().columns, in_colour()
-                )
-            )
-
+    if options.check:
+        return _check(options.traces)
+    if len(options.traces) > 1:
+        raise UsageError(
+            f"expected one trace to show, got {len(options.traces)}; "
+            "--check takes several"
+        )
+    [path] = options.traces
     try:
-        draw(format.read(options.trace))
+        _draw(format.read(path), options.html)
     except format.BadTrace as bad:
         if bad.whole:
-            draw(bad.whole)
+            _draw(bad.whole, options.html)
         raise
     return 0
+
+
+def _check(places: list[Path]) -> int:
+    """Print what is wrong with each file; return the exit code."""
+    from ..trace import check, suite
+
+    paths = suite.files(places)
+    invalid = 0
+    for path in paths:
+        problems = check.problems(path)
+        for problem in problems:
+            print(problem)
+        if problems:
+            invalid += 1
+    if invalid:
+        print(f"{invalid} of {suite.count(len(paths), 'trace')} not valid")
+        return 1
+    print(f"{suite.count(len(paths), 'trace')} valid")
+    return 0
+
+
+def _draw(trace: Trace, page: Path | None) -> None:
+    from ..trace import diagram
+
+    if page:
+        page.write_text(diagram.as_html(trace), encoding="utf-8")
+        return
+    width = shutil.get_terminal_size().columns
+    print(diagram.in_terminal(trace, width, in_colour()))

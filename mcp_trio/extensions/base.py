@@ -46,6 +46,7 @@ from ..server.extension_points import (
 )
 from ..server.features.tools import ServerTool
 from ..server.request import Request
+from ..stores.base import Store
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 
@@ -137,6 +138,7 @@ class Extension:
     `identifier` is its name, with a prefix that you own: "com.example/clock".
     `settings` are what the server says in its capabilities.
     `in_sessions` says whether revisions that begin with `initialize` have it too.
+    `needs_declaration` says whether only clients that declared it may use its methods.
     `notifications` are the names of those that the server sends.
     `result_types` are the values of `resultType` that its results have besides
     "complete".
@@ -146,6 +148,7 @@ class Extension:
     identifier: ClassVar[str]
     settings: Mapping[str, Any] = MappingProxyType({})
     in_sessions: ClassVar[bool] = True
+    needs_declaration: ClassVar[bool] = True
     notifications: ClassVar[frozenset[str] | tuple[str, ...]] = ()
     result_types: ClassVar[frozenset[str] | tuple[str, ...]] = ()
     listens_to: ClassVar[frozenset[str] | tuple[str, ...]] = ()
@@ -200,6 +203,12 @@ class Extension:
         whether the client has declared the extension. To change `listed`, make a copy.
         """
         return listed
+
+    def use_store(self, store: Store) -> None:
+        """Keep in this store what the server's processes are to share.
+
+        The server calls this before it runs, if it was given a store.
+        """
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -259,6 +268,7 @@ class Extension:
                 params=kind,
                 named_by=_attribute_of(kind, declared.named_by, name),
                 in_sessions=self.in_sessions,
+                needs_declaration=self.needs_declaration,
             )
             handlers[name] = partial(self._answer, function)
         return ExtensionHooks(
@@ -273,6 +283,7 @@ class Extension:
             takes_calls_of=self.takes_calls_of,
             call_tool=self._overridden("call_tool"),
             list_tool=self._overridden("list_tool"),
+            use_store=self._overridden("use_store"),
             running=self._overridden("running"),
             settle=self._overridden("settle"),
         )

@@ -92,6 +92,17 @@ class TooManyCalls(ProtocolError, code=-32603, status=429):
         super().__init__(message, data={"retryAfter": retry_after})
 
 
+class ServiceUnavailable(ProtocolError, code=-32603, status=503):
+    """Something that the server needs is away; the client may retry soon.
+
+    No revision has an error code for this, so it is sent as an internal error.
+    """
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message, data={"retryAfter": retry_after})
+        self.retry_after = retry_after
+
+
 class HeaderMismatch(ProtocolError, code=-32020, status=400):
     """An HTTP header contradicts the body."""
 

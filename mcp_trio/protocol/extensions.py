@@ -14,6 +14,9 @@ from .jsonrpc import encode
 from .params import ClientCapabilities, Params, known_flags
 from .types import Json
 
+APPS = "io.modelcontextprotocol/ui"
+APP_MIME_TYPE = "text/html;profile=mcp-app"
+
 # The size of one extension's settings, in bytes. A client whose settings are larger
 # counts as one that has not declared the extension.
 MAX_SETTINGS = 4096
@@ -26,13 +29,15 @@ class ExtensionMethod(Struct, frozen=True, kw_only=True):
 
     `named_by` is the attribute of `params` that the HTTP header `Mcp-Name` repeats.
     `in_sessions` says whether the revisions that begin with `initialize` have the
-    method too.
+    method too, and `needs_declaration` whether the client must have declared the
+    extension.
     """
 
     extension: str
     params: type[Params] = Params
     named_by: str | None = None
     in_sessions: bool = True
+    needs_declaration: bool = True
 
 
 class ExtensionTable:
@@ -85,6 +90,14 @@ class ExtensionTable:
         kept = self.declared(capabilities)
         extensions = Raw(encode(kept)) if kept else UNSET
         return msgspec.structs.replace(capabilities, extensions=extensions)
+
+
+def renders_apps(settings: Json | None) -> bool:
+    """Return whether a client with these settings for apps renders their pages."""
+    if settings is None:
+        return False
+    mime_types = settings.get("mimeTypes")
+    return isinstance(mime_types, list) and APP_MIME_TYPE in mime_types
 
 
 def _decode(settings: Raw) -> Any:

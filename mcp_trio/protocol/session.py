@@ -262,10 +262,13 @@ class Session(Struct, eq=False):
     def _check_extension(
         self, method: str, meta: params.Meta, revision: Revision
     ) -> None:
-        """Check that an extension which the client has declared has the method."""
+        """Check that an extension has the method, and that the client may use it."""
         if self.revisions.serves(revision, method):
             extensions = self.revisions.extensions
-            identifier = extensions.methods[method].extension
+            added = extensions.methods[method]
+            if not added.needs_declaration:
+                return
+            identifier = added.extension
             capabilities = self.capabilities if revision.opens else meta.capabilities
             if identifier in extensions.declared(capabilities):
                 return

@@ -12,6 +12,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
+from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
 
@@ -26,13 +27,14 @@ from ..protocol.revisions import PROFILES, REVISIONS, Revisions
 from ..protocol.session import Call
 from ..protocol.types import Annotations, Icon, Implementation, Json, ToolAnnotations
 from .context import StateT
-from .conversation import MessageObserver
+from .conversation import Conversation, MessageObserver
 from .event_log import EventLog
 from .ledger import Ledger
 from .limiter import Limiter
 from .limits import Limits, must_be_seconds
 from .registry import Pages, Registry, in_pages_of
-from .request import Environment, RequestObserver
+from .request import Environment, RequestObserver, SessionObserver
+from .shared_state import SharedState
 from .subscriptions import Subscriptions
 from .worker_threads import WorkerThreads
 
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 
 # How clients that do not know tasks are treated by a tool.
 TaskSupport = Literal["optional", "required"]
+# Who calls a tool: the model, or the page of an app.
+Visibility = Literal["model", "app"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -71,15 +75,24 @@ class Server(Generic[StateT]):
     prompts: Registry[ServerPrompt]
     # By the prompt's name or the template's URI, then by the argument's name.
     completers: dict[str, dict[str, Completer]]
+    # Files and folders that the server was made from, and what reads each again.
+    # `run --reload` calls it when something in there has changed.
+    watched: dict[Path, Callable[[], object]]
     # Called with every message of the conversations that begin from now on.
     on_message: MessageObserver | None = None
     is_running = False
+    # Divides the server's lists into pages.
+    paginate: Pages
     # The first one is outermost. None of them costs nothing.
     middleware_stack: tuple[Middleware, ...] = ()
     # Told when each request begins and ends. None of them costs nothing.
     request_observers: tuple[RequestObserver, ...] = ()
+    # Told when each session ends.
+    session_observers: tuple[SessionObserver, ...] = ()
     # How many tasks this process works on at a time; None: as the extension says.
     task_slots: int | None = None
+    # The store that the server's processes share, if there is one.
+    shared_state: SharedState | None = None
     # None if the server has no extensions; most servers have none.
     extensions: ExtensionPoints | None = None
     # Exceptions that stop a request from outside, and are passed on. While `serve`
@@ -119,14 +132,13 @@ class Server(Generic[StateT]):
         self.instructions = instructions
         self._extension_table = ExtensionTable()
         self.use_profile(profile)
-        limits = _with_timeout(limits or Limits(), timeout)
-        self.ledger = Ledger(limits.memory)
+        self._create_environment(_with_timeout(limits or Limits(), timeout), secret)
         self.subscriptions = Subscriptions(self._scopes_of_resource, self.ledger)
         self._create_registries(pages)
         # The names of the tools that waited when they were last called.
         self.tools_that_wait: set[str] = set()
-        self.environment = Environment(limits, _signing_secret(secret))
-        self.limiter = Limiter(limits)
+        # Tasks, of all conversations, that wait for the next call of such a tool.
+        self.idle_tasks = 0
         self.event_log = EventLog()
         self.grace = grace
         self.telemetry = telemetry
@@ -139,14 +151,21 @@ class Server(Generic[StateT]):
     def __repr__(self) -> str:
         return f"<Server {self.info.name!r}: {len(self.tools)} tools>"
 
+    def _create_environment(self, limits: Limits, secret: str | bytes | None) -> None:
+        self.environment = Environment(limits, _signing_secret(secret))
+        self.limiter = Limiter(limits)
+        self.ledger = Ledger(limits.memory)
+
     def _create_registries(self, pages: int | Pages | None) -> None:
         changed = self.subscriptions.changed
         paginate = pages if callable(pages) else in_pages_of(pages)
+        self.paginate = paginate
         self.tools = Registry("tool", paginate, changed)
         self.resources = Registry("resource", paginate, changed)
         self.templates = Registry("resource", paginate, changed)
         self.prompts = Registry("prompt", paginate, changed)
         self.completers = {}
+        self.watched = {}
 
     def use_profile(self, profile: str | None) -> None:
         """Serve the revisions of a profile, or with None all revisions.
@@ -204,6 +223,19 @@ class Server(Generic[StateT]):
         """Declare the tasks extension, because a tool uses it."""
         raise NotImplementedError("only mcp_trio.Server has tasks")
 
+    @property
+    def has_tasks(self) -> bool:
+        """Whether the tasks extension is declared."""
+        return "io.modelcontextprotocol/tasks" in (self.extensions or ())
+
+    def use_store(self, store: str) -> None:
+        """Share what the server keeps with other processes, in the store at a URL."""
+        raise NotImplementedError("only mcp_trio.Server has stores")
+
+    def use_apps(self) -> None:
+        """Declare the apps extension, because a tool or a page uses it."""
+        raise NotImplementedError("only mcp_trio.Server has apps")
+
     def refresh_call_hooks(self) -> None:
         """Let each tool know which extensions take part in its calls."""
         if self.extensions is not None:
@@ -237,6 +269,8 @@ class Server(Generic[StateT]):
         poll_interval: float | None = None,
         retry: bool = False,
         manual_start: bool = False,
+        ui: str | None = None,
+        visibility: Iterable[Visibility] | None = None,
     ) -> Callable[[F], F]: ...
     def tool(
         self,
@@ -261,6 +295,8 @@ class Server(Generic[StateT]):
         poll_interval: float | None = None,
         retry: bool = False,
         manual_start: bool = False,
+        ui: str | None = None,
+        visibility: Iterable[Visibility] | None = None,
     ) -> F | Callable[[F], F]:
         """Register the decorated function as a tool.
 
@@ -289,6 +325,8 @@ class Server(Generic[StateT]):
                 poll_interval=poll_interval,
                 retry=retry,
                 manual_start=manual_start,
+                ui=ui,
+                visibility=visibility,
             )
 
         return register if function is None else register(function)
@@ -316,6 +354,8 @@ class Server(Generic[StateT]):
         poll_interval: float | None = None,
         retry: bool = False,
         manual_start: bool = False,
+        ui: str | None = None,
+        visibility: Iterable[Visibility] | None = None,
     ) -> F:
         """Register a function as a tool, at any time, and announce it to clients.
 
@@ -331,13 +371,18 @@ class Server(Generic[StateT]):
         seconds, and clients look at it every `poll_interval` seconds. `retry` says that
         it may be run again if its process is lost. With `manual_start` the function
         itself calls `ctx.start_task()`, for example after asking the client something.
-        """
-        from .features.tools import ServerTool, task_options
 
-        if task is not None and "io.modelcontextprotocol/tasks" not in (
-            self.extensions or ()
-        ):
+        `ui` is the URI of the page that shows the tool's results: see `Server.ui`.
+        `visibility` says who calls the tool, the "model" or the page, which is the
+        "app"; by default both do.
+        """
+        from .features.tools import ServerTool, app_meta, task_options
+
+        if task is not None and not self.has_tasks:
             self.use_tasks()
+        if ui is not None or visibility is not None:
+            meta = app_meta(meta, ui, visibility)
+            self.use_apps()
 
         tool = ServerTool(
             function,
@@ -387,6 +432,7 @@ class Server(Generic[StateT]):
         icons: list[Icon] | None = None,
         annotations: Annotations | None = None,
         meta: Json | None = None,
+        contents_meta: Json | None = None,
         scopes: Iterable[str] = NO_SCOPES,
     ) -> Callable[[F], F]:
         """Register the decorated function as a resource.
@@ -411,6 +457,7 @@ class Server(Generic[StateT]):
                 icons=icons,
                 annotations=annotations,
                 meta=meta,
+                contents_meta=contents_meta,
                 scopes=scopes,
             )
 
@@ -429,6 +476,7 @@ class Server(Generic[StateT]):
         icons: list[Icon] | None = None,
         annotations: Annotations | None = None,
         meta: Json | None = None,
+        contents_meta: Json | None = None,
         scopes: Iterable[str] = NO_SCOPES,
     ) -> F:
         """Register a function that reads a resource, at any time, and announce it.
@@ -436,6 +484,7 @@ class Server(Generic[StateT]):
         A URI with variables, such as `notes://{id}`, is a resource template: the
         function takes each variable as an argument. `size` is in bytes; a template has
         none. The resource exists only for principals that have all of the `scopes`.
+        `meta` is the `_meta` in lists, and `contents_meta` that of what is read.
         """
         from .features.resources import ServerResource
 
@@ -450,6 +499,7 @@ class Server(Generic[StateT]):
             icons=icons,
             annotations=annotations,
             meta=meta,
+            contents_meta=contents_meta,
             scopes=scopes,
         )
         if resource.template.names:
@@ -714,6 +764,22 @@ class Server(Generic[StateT]):
     def observe_requests(self, observer: RequestObserver) -> None:
         """Tell an observer of every request that begins from now on."""
         self.request_observers = (*self.request_observers, observer)
+
+    def observe_sessions(self, observer: SessionObserver) -> None:
+        """Tell an observer of every session that ends from now on."""
+        self.session_observers = (*self.session_observers, observer)
+
+    def stop_observing_sessions(self, observer: SessionObserver) -> None:
+        """Tell an observer no more."""
+        self.session_observers = tuple(
+            other for other in self.session_observers if other is not observer
+        )
+
+    def conversation_closed(self, conversation: Conversation) -> None:
+        """End the subscriptions of a client that sends no more."""
+        self.subscriptions.closed(conversation)
+        for observer in self.session_observers:
+            observer.session_ended(conversation)
 
     def stop_observing_requests(self, observer: RequestObserver) -> None:
         """Tell an observer no more."""

@@ -335,11 +335,20 @@ class ClientRequests:
 
 
 def check_capability(question: Question[Any], request: Request) -> None:
-    """Check that a request's client can be asked. Raises MissingClientCapability."""
+    """Check that a request's client can be asked.
+
+    Raises MissingClientCapability, or AskFailed if the server keeps no sessions.
+    """
+    revision = request.call.revision
+    if revision.opens and not revision.keeps_sessions:
+        raise AskFailed(
+            f"{question.method} needs a session in revision {revision.name}, and this "
+            "server keeps none"
+        )
     # A method is named after the capability that it needs: sampling/createMessage.
     name = question.method.partition("/")[0]
     capability = getattr(request.capabilities, name)
-    is_known = question.method in request.call.revision.asks
+    is_known = question.method in revision.asks
     if (
         not is_known
         or not isinstance(capability, dict)

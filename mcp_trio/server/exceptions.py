@@ -26,3 +26,7 @@ class Unanswered(BaseException):
 
     def __init__(self, result: Callable[[], bytes]) -> None:
         self.result = result
+
+
+class ConfigurationError(ValueError):
+    """The server cannot start as it was set up. The message says what to change."""

@@ -69,6 +69,8 @@ class ExtensionHooks(Struct, frozen=True, kw_only=True):
     list_tool: ListTool | None = None
     # Entered for as long as the server runs.
     running: Callable[[], AbstractAsyncContextManager[None]] | None = None
+    # Takes the store that the server's processes share, before the server runs.
+    use_store: Callable[[Any], None] | None = None
     # Ends work in the background, within so many seconds, before the server stops.
     settle: Callable[[float], Awaitable[None]] | None = None
 
@@ -202,6 +204,12 @@ class ExtensionPoints:
         return found
 
     # Running
+
+    def use_store(self, store: Any) -> None:  # noqa: ANN401 (see SharedState)
+        """Let the extensions keep what they keep in a store."""
+        for hooks in self._hooks.values():
+            if hooks.use_store is not None:
+                hooks.use_store(store)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -57,7 +57,7 @@ async def introduce(server: Server, request: Request) -> bytes:
     if revision.opens:
         # Interned, so that all sessions share one string.
         request.conversation.session.offered = intern(" ".join(features))
-    versions = server.revisions.names
+    versions = request.conversation.session.revisions.names
     extensions = None
     if server.extensions is not None:
         extensions = server.extensions.advertised(request)

@@ -218,7 +218,7 @@ class Ledger:
         return 0 if entry is None else entry.counts.get(kind, 0)
 
     def most_of(self, kind: str) -> Account | None:
-        """Return the account with the most holdings of a ranked kind, if there is one."""
+        """Return the account with the most holdings of a ranked kind, or None."""
         return self._rankings[kind].most()
 
     def give_up_one(self, account: Account, kind: str) -> bool:

@@ -74,10 +74,22 @@ class Request(Struct, eq=False):
             self.scope.cancel()
         return True
 
+    def send(self, message: bytes) -> None:
+        """Send a message about this request, unless it is over."""
+        if not self.is_over:
+            self.conversation.send(message, self.channel)
+
     def tell(self, method: str, params: Json) -> None:
         """Send a notification about this request, unless it is over."""
         if not self.is_over:
             self.conversation.tell(method, params, self.channel, self.call.revision)
+
+
+class SessionObserver(Protocol):
+    """Sees every conversation end that has lasted longer than a single HTTP request."""
+
+    def session_ended(self, conversation: Conversation) -> None:
+        """Note that the client sends no more. May be called more than once."""
 
 
 class RequestObserver(Protocol):

@@ -91,7 +91,7 @@ def start(running: Coroutine[Any, Any, T]) -> tuple[T | None, Rest[T] | None]:
     end, because whatever it does would run in that scope.
     """
     task = trio.lowlevel.current_task()
-    status = getattr(task, "_cancel_status", None)
+    status = innermost_scope(task)
     if status is None:
         running = _in_own_scope(running)
     shared = task.context
@@ -99,7 +99,7 @@ def start(running: Coroutine[Any, Any, T]) -> tuple[T | None, Rest[T] | None]:
     try:
         trap = context.run(running.send, None)
     except StopIteration as done:
-        if getattr(task, "_cancel_status", None) is not status:
+        if innermost_scope(task) is not status:
             raise Spoiled(done.value) from None
         return done.value, None
     if task.context is shared:
@@ -107,6 +107,14 @@ def start(running: Coroutine[Any, Any, T]) -> tuple[T | None, Rest[T] | None]:
         task.context = context
     rest = _resume(running, trap)
     return None, (rest if status is not None else _contained(rest))
+
+
+def innermost_scope(task: trio.lowlevel.Task) -> object | None:
+    """Return what stands for the cancel scope that a task is in.
+
+    Returns None if trio does not show it.
+    """
+    return getattr(task, "_cancel_status", None)
 
 
 @coroutine

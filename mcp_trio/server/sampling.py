@@ -179,7 +179,7 @@ def _read_block(given: object, place: str) -> SamplingContent:
     )
 
 
-def _read_any_block(given: object, place: str) -> Any:  # noqa: ANN401
+def _read_any_block(given: object, place: str) -> Any:
     """Return a block of any kind, which may be given as a string or a dict."""
     if isinstance(given, str):
         return Text(given)
@@ -201,7 +201,7 @@ def _read_any_block(given: object, place: str) -> Any:  # noqa: ANN401
     return _build(_BLOCKS[kind], fields, place)
 
 
-def _build(cls: type[Any], fields: Mapping[str, Any], place: str) -> Any:  # noqa: ANN401
+def _build(cls: type[Any], fields: Mapping[str, Any], place: str) -> Any:
     """Return a model of the protocol's, given its fields by their names in JSON."""
     names = _names(cls)
     values = {}
@@ -225,7 +225,7 @@ def _names(cls: type[Any]) -> dict[str, str]:
     return dict(zip(cls.__struct_encode_fields__, cls.__struct_fields__, strict=True))
 
 
-def _known_block(block: Json, cls: type[Any]) -> Any:  # noqa: ANN401
+def _known_block(block: Json, cls: type[Any]) -> Any:
     """Return a block that the client sent, without keys that nobody knows."""
     names = _names(cls)
     known = {key: value for key, value in block.items() if key in {*names, "type"}}

@@ -1,6 +1,5 @@
 """Serves one client over a stream of messages: stdio, WebSocket, memory."""
 
-from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import chain
 from time import perf_counter
@@ -10,13 +9,14 @@ import trio
 from ..auth.principal import Principal
 from ..protocol.session import Answer, Batch, Call, Event, Notice, Refusal, Session
 from .app import Server
+from .call_tasks import CallTasks
 from .channel import Channel, Wire
 from .conversation import Conversation, MessageObserver
 from .event_log import SLOW
 from .execute import execute, finish
 from .handlers import handle_notification
 from .request import Request
-from .runner import SPOILED, TURN, Rest, Runner, Spoiled, log, start
+from .runner import TURN, Rest, Runner, Spoiled, start
 
 
 async def serve_conversation(
@@ -39,7 +39,7 @@ async def serve_conversation(
         address=address,
         principal=principal,
         observer=observer or server.on_message,
-        on_close=server.subscriptions.closed,
+        on_close=server.conversation_closed,
     )
     try:
         async with trio.open_nursery() as nursery:
@@ -101,8 +101,7 @@ class ConversationSource:
         self._has_events = True
         self._owes_others_a_turn = False
         self._last_request: Request | None = None
-        # Calls that are about to begin in tasks of their own.
-        self._starting: deque[tuple[Call, trio.CancelScope]] = deque()
+        self._call_tasks = CallTasks(server, nursery, self._run_call)
         self._send = reply
         self._reply = reply if conversation.observer is None else self._observed_reply
 
@@ -115,10 +114,12 @@ class ConversationSource:
         if self._has_events:
             return True
         if self._wire is None:
+            self._call_tasks.close()
             return False
         await self._wire.drained()
         messages = await self._wire.receive()
         if not messages:
+            self._call_tasks.close()
             # Running requests may finish, within the grace period.
             self._conversation.close()
             deadline = trio.current_time() + self._server.grace
@@ -140,7 +141,7 @@ class ConversationSource:
         for event in self._events:
             if type(event) is Call:
                 rest = self._begin(event, scope)
-            elif self._starting:
+            elif self._call_tasks.has_calls:
                 # The calls before it begin first.
                 self._events = chain([event], self._events)
                 self._owes_others_a_turn = True
@@ -162,16 +163,10 @@ class ConversationSource:
 
     def _begin(self, call: Call, scope: trio.CancelScope) -> Rest[None] | None:
         """Run a request until it ends or first waits."""
-        if self._starting or self._is_expected_to_wait(call):
-            self._start_in_own_task(call)
+        if self._call_tasks.has_calls or self._is_expected_to_wait(call):
+            self._call_tasks.begin(call)
             return None
-        request = Request(
-            call,
-            self._conversation,
-            self._channel,
-            self._server.environment,
-            self._principal or self._conversation.principal,
-        )
+        request = self._request(call)
         self._last_request = request
         try:
             reply, rest = start(execute(self._server, request))
@@ -232,36 +227,9 @@ class ConversationSource:
         principal = self._principal or self._conversation.principal
         return self._server.tools.get_for(principal, name) is not None
 
-    def _start_in_own_task(self, call: Call) -> None:
-        """Let a call begin in a task of its own; it can be cancelled from now on."""
-        scope = trio.CancelScope()
-        # If the id is in use, the call is refused when it begins.
-        if call.id not in self._conversation.cancel_scopes:
-            self._conversation.add_cancel_scope(call.id, scope)
-        self._starting.append((call, scope))
-        self._nursery.start_soon(self._run_next_call)
-
-    async def _run_next_call(self) -> None:
-        """Run the call whose turn it is to begin, whichever task this is."""
-        call, scope = self._starting.popleft()
-        request = Request(
-            call,
-            self._conversation,
-            self._channel,
-            self._server.environment,
-            self._principal or self._conversation.principal,
-            scope,
-        )
-        try:
-            with scope:
-                await self._run_call(request, scope)
-        except* RuntimeError:
-            log.exception(SPOILED)
-        scopes = self._conversation.cancel_scopes
-        if scopes.get(call.id) is scope:
-            del scopes[call.id]
-
-    async def _run_call(self, request: Request, scope: trio.CancelScope) -> None:
+    async def _run_call(self, call: Call, scope: trio.CancelScope) -> None:
+        """Run a call in a task of its own."""
+        request = self._request(call)
         try:
             reply, rest = start(execute(self._server, request))
         except Spoiled as spoiled:
@@ -270,11 +238,20 @@ class ConversationSource:
         if rest is not None:
             reply = await finish(self._server, request, rest, scope)
         else:
-            self._server.note_that_it_did_not_wait(request.call)
+            self._server.note_that_it_did_not_wait(call)
         if reply is not None:
             self._reply(reply)
 
     # Helpers
+
+    def _request(self, call: Call) -> Request:
+        return Request(
+            call,
+            self._conversation,
+            self._channel,
+            self._server.environment,
+            self._principal or self._conversation.principal,
+        )
 
     def _log_if_slow(self, event: Event | None, seconds: float) -> None:
         """Log a request that held up all others."""

@@ -18,6 +18,11 @@ A process can be slow without noticing, and write long after its lease has ended
 is why a lease has a token that is larger than those of all leases before it on the same
 key. A write that names a lease is done only if no later lease has been granted. If none
 has, a lease can be used and renewed even after its time.
+
+A store on another machine can be away for a while, and then nobody can renew a lease.
+So a lease that has expired is not taken over by a process that has not been connected
+for as long as the lease that it asks for. This gives whoever holds the lease the time
+to renew it.
 """
 
 from contextlib import AbstractAsyncContextManager
@@ -25,11 +30,27 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
+from ..protocol.errors import ServiceUnavailable
 from ..server.limits import Rate
+from ..server.shared_state import StoreStatistics
+
+# Messages that a subscriber may be behind. After that it misses the oldest.
+MOST_UNREAD = 10_000
+# Seconds after which a client may try again while the store is away.
+RETRY_AFTER = 2.0
 
 
-class StoreUnavailable(Exception):
-    """The store cannot be reached now. What it has acknowledged is not lost."""
+class StoreUnavailable(ServiceUnavailable):
+    """The store cannot be reached now. What it has acknowledged is not lost.
+
+    It is not known whether the store has carried out the operation that raises this.
+    """
+
+    def __init__(self, reason: str) -> None:
+        message = "The server's store cannot be reached now; try again later"
+        super().__init__(message, retry_after=RETRY_AFTER)
+        # For the log. It may name machines, which clients need not know.
+        self.reason = reason
 
 
 class LeaseLost(Exception):
@@ -70,7 +91,8 @@ class Lease(Struct, frozen=True):
 class QueuedJob(Struct, frozen=True):
     """An item of a queue, leased to whoever pulled it.
 
-    `attempt` is 1 when the item is pulled for the first time.
+    `attempt` counts how often the item was leased. It does not count leases that were
+    given back.
     """
 
     queue: str
@@ -86,16 +108,31 @@ class Subscription(Protocol):
     async def receive(self) -> list[bytes]:
         """Wait for messages, and return all that have arrived.
 
-        A subscriber that is far behind may miss messages. What must not be missed
-        belongs into a record or a log, and the message only says that it has changed.
+        Returns an empty list if messages may have been missed: because the store was
+        away, or because this subscriber was far behind. What must not be missed belongs
+        in a record or a log, and the message only says that it has changed.
         """
 
 
 class Store(Protocol):
-    """What every store can do. Any method may raise StoreUnavailable."""
+    """What every store can do while it runs.
+
+    Every method except `subscribe` and `running` may raise StoreUnavailable.
+    """
 
     # Whether other processes use the same store, and it outlives this one.
     is_shared: bool
+    statistics: StoreStatistics
+
+    @property
+    def is_available(self) -> bool:
+        """Whether the store could be reached when it was last used."""
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Use the store for as long as this is entered.
+
+        This does not fail if the store cannot be reached: it may come back.
+        """
 
     # Records
 
@@ -144,7 +181,11 @@ class Store(Protocol):
         """Send a message to all who subscribe to a channel at this moment."""
 
     def subscribe(self, *channels: str) -> AbstractAsyncContextManager[Subscription]:
-        """Subscribe to channels for as long as this is entered."""
+        """Subscribe to channels for as long as this is entered.
+
+        This works while the store is away too. Then the first message is that some may
+        have been missed.
+        """
 
     # Rates
 
@@ -157,10 +198,18 @@ class Store(Protocol):
     # Leases
 
     async def acquire(self, key: str, seconds: float) -> Lease | None:
-        """Lease a key, unless it is leased already."""
+        """Lease a key, unless it is leased already.
+
+        A lease that has expired counts until it was possible to renew it for so many
+        seconds: see above.
+        """
 
     async def renew(self, lease: Lease, seconds: float) -> None:
-        """Hold a lease for so many seconds from now. Raises LeaseLost."""
+        """Hold a lease for so many seconds from now.
+
+        This works as long as no later lease was granted, even if the lease has expired.
+        Raises LeaseLost.
+        """
 
     async def release(self, lease: Lease) -> None:
         """End a lease. Does nothing if it has ended already."""
@@ -185,4 +234,4 @@ class Store(Protocol):
         """Remove an item for good."""
 
     async def give_back(self, job: QueuedJob) -> None:
-        """End the lease of an item, so that it can be pulled again at once."""
+        """End the lease of an item, as if it had not been pulled."""

@@ -12,10 +12,9 @@ from msgspec import Struct
 
 from ..server.limiter import Buckets
 from ..server.limits import Rate
+from ..server.shared_state import StoreStatistics
 from .base import Entry, Lease, LeaseLost, LogPage, QueuedJob, Record
-
-# Messages that a subscriber may be behind. After that it misses the oldest.
-MOST_UNREAD = 10_000
+from .subscription import Inbox
 
 
 class _Stored(Struct):
@@ -46,44 +45,30 @@ class _Queue(Struct):
     changed: trio.lowlevel.ParkingLot
 
 
-class MemorySubscription:
-    """Messages of channels in this process."""
-
-    def __init__(self) -> None:
-        self._unread: deque[bytes] = deque(maxlen=MOST_UNREAD)
-        self._arrived = trio.lowlevel.ParkingLot()
-
-    def deliver(self, message: bytes) -> None:
-        """Add a message."""
-        self._unread.append(message)
-        self._arrived.unpark_all()
-
-    async def receive(self) -> list[bytes]:
-        """Wait for messages, and return all that have arrived."""
-        while not self._unread:
-            await self._arrived.park()
-        messages = list(self._unread)
-        self._unread.clear()
-        return messages
-
-
 class MemoryStore:
     """A store that ends with its process. It waits for nothing but what others do."""
 
     is_shared = False
+    is_available = True
 
     def __init__(self) -> None:
+        self.statistics = StoreStatistics()
         self._records: dict[str, _Stored] = {}
         # When records and logs expire. Entries of those that live longer now are stale.
         self._expiries: list[tuple[float, str]] = []
         self._logs: dict[str, _Log] = {}
-        self._subscriptions: dict[str, set[MemorySubscription]] = {}
+        self._subscriptions: dict[str, set[Inbox]] = {}
         self._buckets = Buckets()
         # The end of each lease that is held. Tokens are never used twice.
         self._leases: dict[str, tuple[Lease, float]] = {}
         self._tokens = count(1)
         self._versions = count(1)
         self._queues: dict[str, _Queue] = {}
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Use the store: there is nothing to begin or to end."""
+        yield
 
     # Records
 
@@ -174,9 +159,9 @@ class MemoryStore:
             subscription.deliver(message)
 
     @asynccontextmanager
-    async def subscribe(self, *channels: str) -> AsyncIterator[MemorySubscription]:
+    async def subscribe(self, *channels: str) -> AsyncIterator[Inbox]:
         """Subscribe to channels for as long as this is entered."""
-        subscription = MemorySubscription()
+        subscription = Inbox()
         for channel in channels:
             self._subscriptions.setdefault(channel, set()).add(subscription)
         try:
@@ -250,10 +235,12 @@ class MemoryStore:
         """Wait for an item, and lease it for so many seconds. See `Store.pull`."""
         items = self._queue(queue)
         while True:
-            next_end = self._take_back_expired(items)
-            if items.waiting:
-                return self._lease_item(queue, items.waiting.popleft(), seconds)
-            with trio.move_on_at(next_end):
+            item = self._expired_item(items)
+            if item is None and items.waiting:
+                item = items.waiting.popleft()
+            if item is not None:
+                return self._lease_item(queue, item, seconds)
+            with trio.move_on_at(self._next_end(items)):
                 await items.changed.park()
 
     async def done(self, job: QueuedJob) -> None:
@@ -264,11 +251,12 @@ class MemoryStore:
         await self.release(job.lease)
 
     async def give_back(self, job: QueuedJob) -> None:
-        """End the lease of an item, so that it can be pulled again at once."""
+        """End the lease of an item, as if it had not been pulled."""
         items = self._queue(job.queue)
         item = items.leased.get(job.id)
         if item is not None and item.lease == job.lease:
             del items.leased[job.id]
+            item.attempts -= 1
             items.waiting.append(item)
             items.changed.unpark()
         await self.release(job.lease)
@@ -285,18 +273,15 @@ class MemoryStore:
         self._queue(queue).leased[item.id] = item
         return QueuedJob(queue, item.id, item.data, item.attempts, item.lease)
 
-    def _take_back_expired(self, items: _Queue) -> float:
-        """Let items whose leases have ended wait again.
-
-        Returns when the next lease ends.
-        """
+    def _expired_item(self, items: _Queue) -> _Queued | None:
+        """Return an item whose lease has expired, if there is one."""
         now = trio.current_time()
-        next_end = inf
-        for item in list(items.leased.values()):
+        for item in items.leased.values():
             if not self._is_leased(item.id, now):
-                del items.leased[item.id]
-                self._leases.pop(item.id, None)
-                items.waiting.append(item)
-            else:
-                next_end = min(next_end, self._leases[item.id][1])
-        return next_end
+                return item
+        return None
+
+    def _next_end(self, items: _Queue) -> float:
+        """Return when the next lease of an item ends."""
+        ends = [self._leases[id][1] for id in items.leased if id in self._leases]
+        return min(ends, default=inf)

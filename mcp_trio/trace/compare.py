@@ -11,11 +11,14 @@ object or the index of an array. Within a part, a slash is written `~1` and a ti
 
 A rule is a pointer that `parse_pointer` has split into its parts. Whatever a rule
 leads to is ignored, together with everything below it.
+
+A check is a rule with a function. Whatever it leads to is given to the function instead
+of being compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -25,6 +28,20 @@ from .format import JsonValue
 # The keys and indices that lead from a value to one inside it.
 Location = tuple[str | int, ...]
 Rules = Sequence[Sequence[str | int]]
+
+
+class Check(NamedTuple):
+    """What the value at a location is checked with, instead of the recorded value.
+
+    `fault` returns an empty string for a value that is as expected, and else what was
+    expected, such as "a date".
+    """
+
+    rule: Sequence[str | int]
+    fault: Callable[[JsonValue], str]
+
+
+Checks = Sequence[Check]
 
 # The value at a location that does not exist. None is JSON's null.
 ABSENT: JsonValue = msgspec.UNSET
@@ -44,12 +61,14 @@ _KINDS: dict[type, str] = {
 class Difference(NamedTuple):
     """One location where the new value is not the old one.
 
-    Where only one of them has a value, the other is ABSENT.
+    Where only one of them has a value, the other is ABSENT. `expected` says what was
+    expected of a value that a check did not accept.
     """
 
     location: Location
     old: JsonValue
     new: JsonValue
+    expected: str = ""
 
     @property
     def path(self) -> str:
@@ -62,13 +81,9 @@ class Difference(NamedTuple):
     @property
     def pointer(self) -> str:
         """The location as a JSON Pointer that covers all items of each array."""
-        pointer = ""
-        for part in self.location:
-            if isinstance(part, int):
-                pointer += "/*"
-            else:
-                pointer += "/" + part.replace("~", "~0").replace("/", "~1")
-        return pointer
+        return write_pointer(
+            ["*" if isinstance(part, int) else part for part in self.location]
+        )
 
     @property
     def kind(self) -> str:
@@ -77,6 +92,8 @@ class Difference(NamedTuple):
             return "is missing"
         if self.old is ABSENT:
             return "was not expected"
+        if self.expected:
+            return f"is not {self.expected}"
         old_kind = _kind(self.old)
         new_kind = _kind(self.new)
         if old_kind == new_kind:
@@ -106,6 +123,14 @@ def parse_pointer(pointer: str) -> list[str]:
     ]
 
 
+def write_pointer(parts: Sequence[str | int]) -> str:
+    """Return the JSON Pointer of a location."""
+    pointer = ""
+    for part in parts:
+        pointer += "/" + str(part).replace("~", "~0").replace("/", "~1")
+    return pointer
+
+
 def value_at(value: JsonValue, location: Sequence[str | int]) -> JsonValue:
     """Return the value at a location, or ABSENT."""
     for part in location:
@@ -117,13 +142,23 @@ def value_at(value: JsonValue, location: Sequence[str | int]) -> JsonValue:
 
 
 def differences(
-    old: JsonValue, new: JsonValue, ignored: Rules = (), location: Location = ()
+    old: JsonValue,
+    new: JsonValue,
+    ignored: Rules = (),
+    checks: Checks = (),
+    location: Location = (),
 ) -> Iterator[Difference]:
-    """Yield every difference that no rule ignores.
+    """Yield every difference that no rule ignores, and what no check accepts.
 
     `location` is where the two values are; the differences' locations begin with it.
     """
     if _is_ignored(ignored):
+        return
+    check = _check_here(checks)
+    if check is not None:
+        expected = check.fault(new)
+        if expected:
+            yield Difference(location, old, new, expected)
         return
     parts = _parts_of_both(old, new)
     if parts is None:
@@ -135,26 +170,48 @@ def differences(
             value_at(old, [part]),
             value_at(new, [part]),
             _rules_below(ignored, part),
+            _checks_below(checks, part),
             (*location, part),
         )
 
 
-def merged(old: JsonValue, new: JsonValue, ignored: Rules) -> JsonValue:
-    """Return the new value, with the old one wherever a rule ignores differences."""
+def merged(
+    old: JsonValue, new: JsonValue, ignored: Rules, checks: Checks = ()
+) -> JsonValue:
+    """Return the new value, with the old one where the difference does not matter.
+
+    That is where a rule ignores differences, and where a check accepts the new value.
+    """
     if _is_ignored(ignored):
         return old
+    check = _check_here(checks)
+    if check is not None:
+        return new if check.fault(new) else old
     parts = _parts_of_both(old, new)
     if parts is None:
         return new
     values = {}
     for part in parts:
-        below = _rules_below(ignored, part)
-        value = merged(value_at(old, [part]), value_at(new, [part]), below)
+        value = merged(
+            value_at(old, [part]),
+            value_at(new, [part]),
+            _rules_below(ignored, part),
+            _checks_below(checks, part),
+        )
         if value is not ABSENT:
             values[part] = value
     if isinstance(new, list):
         return list(values.values())
     return values
+
+
+def leads_to(rule: Sequence[str | int], location: Sequence[str | int]) -> bool:
+    """Return whether a rule leads to this very location."""
+    if len(rule) != len(location):
+        return False
+    return all(
+        first in ("*", str(part)) for first, part in zip(rule, location, strict=True)
+    )
 
 
 def _is_ignored(rules: Rules) -> bool:
@@ -164,12 +221,29 @@ def _is_ignored(rules: Rules) -> bool:
 
 def _rules_below(rules: Rules, part: str | int) -> Rules:
     """Return the rest of each rule that goes on with this key or index."""
-    below = []
-    for rule in rules:
-        first = str(rule[0])
-        if first == "*" or first == str(part):
-            below.append(rule[1:])
-    return below
+    return [rule[1:] for rule in rules if _goes_on(rule, part)]
+
+
+def _check_here(checks: Checks) -> Check | None:
+    """Return the check that leads to this very location, if any."""
+    for check in checks:
+        if len(check.rule) == 0:
+            return check
+    return None
+
+
+def _checks_below(checks: Checks, part: str | int) -> Checks:
+    """Return the rest of each check that goes on with this key or index."""
+    return [
+        check._replace(rule=check.rule[1:])
+        for check in checks
+        if _goes_on(check.rule, part)
+    ]
+
+
+def _goes_on(rule: Sequence[str | int], part: str | int) -> bool:
+    first = str(rule[0])
+    return first == "*" or first == str(part)
 
 
 def _parts_of_both(old: JsonValue, new: JsonValue) -> Sequence[str | int] | None:

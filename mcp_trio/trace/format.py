@@ -1,17 +1,21 @@
 """The format of a trace: JSON Lines, a header followed by one line for each message.
 
-`traces/README.md` describes it.
+`traces/README.md` describes it, and `schema.json` is its JSON Schema.
 """
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import UNSET, Raw, Struct, UnsetType, field, structs
 
-from ..load_spec import UsageError
+from ..load_spec import UsageError, did_you_mean
 
 VERSION = 1
+# The number of the line after the header.
+FIRST_LINE = 2
 # The errors of msgspec if data are not JSON of the expected type.
 NOT_THAT = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 T = TypeVar("T")
@@ -19,6 +23,19 @@ T = TypeVar("T")
 JsonValue = Any
 Transport = Literal["stdio", "http", "sse", "ws"]
 Sender = Literal["client", "server"]
+PatternType = Literal[
+    "any",
+    "string",
+    "number",
+    "integer",
+    "boolean",
+    "array",
+    "object",
+    "date",
+    "date-time",
+]
+# A limit for the seconds that a trace can make a replay wait.
+LONGEST_SETTLE = 60.0
 
 
 class BadTrace(UsageError):
@@ -30,7 +47,16 @@ class BadTrace(UsageError):
         self.whole = whole
 
 
-class Header(Struct, kw_only=True, omit_defaults=True):
+def _check_pointers(key: str, pointers: Iterable[str]) -> None:
+    """Check the JSON Pointers under a key. Raises ValueError."""
+    for pointer in pointers:
+        if not pointer.startswith("/"):
+            raise ValueError(
+                f"{key}: expected a JSON Pointer such as /result/time, got {pointer!r}"
+            )
+
+
+class Header(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """The first line of a trace."""
 
     mcp_trace: int
@@ -43,16 +69,50 @@ class Header(Struct, kw_only=True, omit_defaults=True):
     paced: bool = False
     ignore: list[str] = []
     notes: str = ""
+    # Seconds to wait after the last line for messages that the trace does not have.
+    settle: float = 0.0
+    # The methods of notifications that may come at any time, or not at all.
+    optional: list[str] = []
+    # Whether lines say where a connection was lost. Older recorders did not.
+    cuts: bool = False
 
     def __post_init__(self) -> None:
-        for pointer in self.ignore:
-            if not pointer.startswith("/"):
-                raise ValueError(
-                    f"ignore: {pointer!r} is no JSON Pointer, which begins with /"
-                )
+        _check_pointers("ignore", self.ignore)
+        if not 0 <= self.settle <= LONGEST_SETTLE:
+            raise ValueError(
+                f"settle: expected 0 to {LONGEST_SETTLE:g} seconds, got {self.settle:g}"
+            )
 
 
-class Http(Struct, omit_defaults=True):
+class Pattern(Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """What a value has to look like, where the recorded value is only an example.
+
+    It has one of `type`, `regex` and `same`. A string matches a regular expression if
+    all of it does. `same` is a JSON Pointer to a value in the same run that has to be
+    equal: in the same message, or in the message on the line number `line`.
+    """
+
+    type: PatternType | UnsetType = UNSET
+    regex: str | UnsetType = UNSET
+    same: str | UnsetType = UNSET
+    line: int | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        given = [one for one in (self.type, self.regex, self.same) if one is not UNSET]
+        if len(given) != 1:
+            raise ValueError("match: expected one of type, regex and same")
+        if isinstance(self.regex, str):
+            try:
+                re.compile(self.regex)
+            except re.error as problem:
+                raise ValueError(f"match: regex {self.regex!r}: {problem}") from None
+        if isinstance(self.same, str):
+            _check_pointers("match: same", [self.same])
+        elif self.line is not UNSET:
+            raise ValueError("match: line: expected same with it")
+
+
+class Http(Struct, omit_defaults=True, forbid_unknown_fields=True):
     """The head of an HTTP request or response, with the headers worth keeping."""
 
     method: str = ""
@@ -61,11 +121,13 @@ class Http(Struct, omit_defaults=True):
     headers: dict[str, str] = {}
 
 
-class Line(Struct, kw_only=True, omit_defaults=True):
+class Line(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Something that one side sent: a message, or bytes that are not a message.
 
     Over HTTP it can have the head of a request or response as well, or be the end of
-    a stream.
+    a stream. If `cut`, the connection was lost before the end of the response.
+
+    The keys of `match` and the items of `ignore` are JSON Pointers into the message.
     """
 
     t: float
@@ -76,8 +138,15 @@ class Line(Struct, kw_only=True, omit_defaults=True):
     message: Raw | UnsetType = UNSET
     raw: str | UnsetType = UNSET
     ends: bool = False
+    cut: bool = False
+    ignore: list[str] = []
+    match: dict[str, Pattern] = {}
 
     def __post_init__(self) -> None:
+        _check_pointers("ignore", self.ignore)
+        _check_pointers("match", self.match)
+        if self.sender == "client":
+            self._check_client_patterns()
         if self.message and self.raw is not UNSET:
             raise ValueError("message and raw exclude each other")
         has_data = bool(self.message) or self.raw is not UNSET
@@ -85,6 +154,15 @@ class Line(Struct, kw_only=True, omit_defaults=True):
             raise ValueError(
                 "neither message, raw, http, event nor ends: nothing was sent"
             )
+
+    def _check_client_patterns(self) -> None:
+        """Check that each pattern names the value to send. Raises ValueError."""
+        for pointer, pattern in self.match.items():
+            if pattern.line is UNSET:
+                raise ValueError(
+                    f"match: {pointer}: expected same and line: a client's message can "
+                    "only repeat a value of the server"
+                )
 
     @property
     def content(self) -> JsonValue:
@@ -156,6 +234,7 @@ def line(
     event: dict[str, str] | UnsetType = UNSET,
     raw: str | UnsetType = UNSET,
     ends: bool = False,
+    cut: bool = False,
 ) -> Line:
     """Return the line for something that one side sent.
 
@@ -182,6 +261,7 @@ def line(
         message=message,
         raw=raw,
         ends=ends,
+        cut=cut,
     )
 
 
@@ -207,12 +287,14 @@ def read(path: Path) -> Trace:
     cut = rows.pop()
     if not rows:
         problem = "its only line is cut off" if cut else "the file is empty"
-        raise BadTrace(f"{path}: no trace: {problem}")
+        raise BadTrace(f"{path}: not a trace: {problem}")
     _check_version(path, rows[0])
+    _check_header_keys(path, rows[0])
     header = _decoded(path, 1, rows[0], Header)
     lines = [
         _decoded(path, number, row, Line) for number, row in enumerate(rows[1:], 2)
     ]
+    _check_references(path, lines)
     trace = Trace(header, lines, path)
     if cut:
         raise BadTrace(
@@ -239,14 +321,44 @@ def _check_version(path: Path, row: bytes) -> None:
     version = _decoded(path, 1, row, _Version).mcp_trace
     if version != VERSION:
         raise BadTrace(
-            f"{path}:1: version {version} of the format; "
-            f"this program reads version {VERSION}"
+            f"{path}:1: expected version {VERSION} of the format, got {version}; "
+            "a newer version of mcp_trio may read it"
         )
+
+
+def _check_header_keys(path: Path, row: bytes) -> None:
+    """Name every unknown key: what it asks for would be left undone."""
+    known = [field.encode_name for field in structs.fields(Header)]
+    unknown = [key for key in parsed(row) or () if key not in known]
+    if unknown:
+        named = ", ".join(f"{key!r}{did_you_mean(key, known)}" for key in unknown)
+        raise BadTrace(
+            f"{path}:1: unknown key in the header: {named}; "
+            "a newer version of mcp_trio may know it"
+        )
+
+
+def _check_references(path: Path, lines: list[Line]) -> None:
+    """Check that each pattern refers to an earlier line of the server."""
+    messages = {
+        number
+        for number, line in enumerate(lines, FIRST_LINE)
+        if line.sender == "server" and line.message
+    }
+    for number, line in enumerate(lines, FIRST_LINE):
+        for pointer, pattern in line.match.items():
+            reference = pattern.line
+            if reference is UNSET or (reference in messages and reference < number):
+                continue
+            raise BadTrace(
+                f"{path}:{number}: match: {pointer}: expected the number of an earlier "
+                f"line with a message of the server, got {reference}"
+            )
 
 
 def _decoded(path: Path, number: int, row: bytes, type: type[T]) -> T:
     try:
         return msgspec.json.decode(row, type=type)
     except NOT_THAT as problem:
-        what = "no line of a trace" if number > 1 else "no header of a trace"
+        what = "not a line of a trace" if number > 1 else "not the header of a trace"
         raise BadTrace(f"{path}:{number}: {what}: {problem}") from None

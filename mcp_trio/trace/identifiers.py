@@ -1,18 +1,20 @@
 """The identifiers in a conversation: those of the client, and those of the server.
 
 A replay sends the client's requests with the ids in the trace. The server chooses its
-own identifiers in every run: the ids of its requests and tasks, cursors, request states,
-sessions and the ids of events. Where the client repeats one of them, the replay has
-to send this run's instead of the one in the trace.
+own identifiers in every run: the ids of its requests and tasks, cursors, request
+states, sessions and the ids of events. Where the client repeats one of them, the replay
+has to send this run's instead of the one in the trace.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import urljoin
 
 import msgspec
 from msgspec import Raw, structs
 
+from ..client.http_connection import target_of
 from ..protocol.params import VENDOR
 from ..protocol.types import Json
 from .compare import ABSENT, Location, json_text, value_at
@@ -20,6 +22,10 @@ from .format import Http, JsonValue, Line
 
 # The key in `_meta` that says which subscription a notification belongs to.
 SUBSCRIPTION_ID = f"{VENDOR}subscriptionId"
+
+
+# Where an `endpoint` event has the path that the client posts to.
+_ENDPOINT = ("event", "data")
 
 
 class ClientRequests:
@@ -66,6 +72,12 @@ class ClientRequests:
         """Return whether any request has neither been answered nor cancelled."""
         return len(self._unanswered) > 0
 
+    def only_unanswered(self) -> str | None:
+        """Return the id, as JSON, of the only request without an answer, if any."""
+        if len(self._unanswered) != 1:
+            return None
+        return next(iter(self._unanswered))
+
     def request_of(self, message: JsonValue) -> str | None:
         """Return the id, as JSON, of the request that a server's message belongs to.
 
@@ -90,6 +102,8 @@ class ServerIds:
     def __init__(self) -> None:
         self._current: dict[str, JsonValue] = {}
         self._recorded: dict[str, JsonValue] = {}
+        # By path in the trace: the path in this run.
+        self._current_paths: dict[str, str] = {}
 
     def to_recorded(self, value: JsonValue) -> JsonValue:
         """Return the trace's identifier for one of this run, or the value itself."""
@@ -106,7 +120,9 @@ class ServerIds:
             if old is ABSENT or not isinstance(new, str | int):
                 continue
             found.append(location)
-            if old != new:
+            if location == _ENDPOINT:
+                self._learn_endpoint(str(old), str(new))
+            elif old != new:
                 self._current[json_text(old)] = new
                 self._recorded[json_text(new)] = old
         return found
@@ -136,7 +152,17 @@ class ServerIds:
         headers = {}
         for name, value in http.headers.items():
             headers[name] = self._current.get(json_text(value), value)
-        return structs.replace(http, headers=headers)
+        path = self._current_paths.get(http.path, http.path)
+        return structs.replace(http, path=path, headers=headers)
+
+    def _learn_endpoint(self, recorded: str, received: str) -> None:
+        """Learn the path that the client posts to, on HTTP+SSE."""
+        self._current_paths[_path_of(recorded)] = _path_of(received)
+
+
+def _path_of(endpoint: str) -> str:
+    """Return the path and the query of an endpoint, which may be relative or a URL."""
+    return target_of(urljoin("http://localhost/", endpoint))
 
 
 def repeated_by_client(message: JsonValue) -> Iterator[Location]:
@@ -154,6 +180,8 @@ def _chosen_in_line(line: Json, requests: ClientRequests) -> Iterator[Location]:
     """Yield where a server's line may have an identifier that the server chose."""
     yield "http", "headers", "mcp-session-id"
     yield "event", "id"
+    if value_at(line, ["event", "event"]) == "endpoint":
+        yield _ENDPOINT
     for location in _chosen_by_server(line.get("message"), requests):
         yield "message", *location
 

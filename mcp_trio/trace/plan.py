@@ -13,15 +13,13 @@ from typing import NamedTuple
 from msgspec import UNSET, UnsetType, structs
 
 from .compare import ABSENT, Location, json_text, parse_pointer, value_at
-from .format import Http, JsonValue, Line, Trace, Transport
+from .format import FIRST_LINE, Http, JsonValue, Line, Trace, Transport
 from .identifiers import SUBSCRIPTION_ID, ClientRequests, ServerIds
-
-FIRST_LINE = 2
 
 # The kinds of server lines that are not messages.
 HEAD = "the head of a response"
 EVENT = "an event without a message"
-NO_JSON = "what is no JSON"
+NO_JSON = "data that is not JSON"
 END = "the end"
 # An answer is described by this and its id.
 ANSWER = "the answer to "
@@ -64,8 +62,10 @@ class ReplayPlan:
     post_streams: set[int | UnsetType]
     # The streams that the server may end before the client does.
     may_end: set[int | UnsetType]
-    # The locations, within a line, that the header tells to ignore.
+    # The locations, within a line, that the header says to ignore.
     ignored: list[Location]
+    # By number: the client's only open request when the server sent a log message.
+    open_requests: dict[int, str]
     # One more than the number of the last line.
     end: int
 
@@ -94,12 +94,46 @@ def plan_replay(trace: Trace, over: Transport) -> ReplayPlan:
         client_lines=client_lines,
         server_lines=server_lines,
         server_keys=server_keys,
-        awaited=_awaited(server_lines, client_ends),
+        awaited=_awaited(server_lines, client_ends, trace.header.optional),
         post_streams=_post_streams(client_lines),
         may_end=_may_end(client_ends),
-        ignored=[("message", *parse_pointer(rule)) for rule in trace.header.ignore],
+        ignored=[message_rule(pointer) for pointer in trace.header.ignore],
+        open_requests=_open_requests(trace),
         end=FIRST_LINE + len(trace.lines),
     )
+
+
+def message_rule(pointer: str) -> Location:
+    """Return the rule, within a line, for a pointer into its message."""
+    return ("message", *parse_pointer(pointer))
+
+
+def _open_requests(trace: Trace) -> dict[int, str]:
+    """Return the only open request, as its id in JSON, at each log message.
+
+    A log message does not say which request it belongs to. If there is only one, the
+    message belongs to it.
+    """
+    found = {}
+    requests = ClientRequests()
+    for number, line in enumerate(trace.lines, FIRST_LINE):
+        for message in line.parts:
+            if line.sender == "client":
+                requests.note_sent(message)
+                continue
+            requests.note_answer(message)
+            only = requests.only_unanswered()
+            method = value_at(message, ["method"])
+            if method == "notifications/message" and only is not None:
+                found[number] = only
+    return found
+
+
+def has_requests(trace: Trace) -> bool:
+    """Return whether a trace has HTTP requests, to be repeated as they were."""
+    if trace.header.transport == "sse":
+        return any(line.http for line in trace.lines if line.sender == "client")
+    return trace.header.transport == "http"
 
 
 def _lines_over(trace: Trace, over: Transport) -> dict[int, Line]:
@@ -109,7 +143,7 @@ def _lines_over(trace: Trace, over: Transport) -> dict[int, Line]:
     replayed as it is. Otherwise only its messages are.
     """
     numbered = dict(enumerate(trace.lines, FIRST_LINE))
-    if over == trace.header.transport and over in ("http", "ws"):
+    if over == trace.header.transport and (over == "ws" or has_requests(trace)):
         return numbered
     lines = {}
     for number, line in numbered.items():
@@ -132,7 +166,9 @@ def _client_ends(client_lines: dict[int, Line]) -> dict[int | UnsetType, int]:
 
 
 def _awaited(
-    server_lines: dict[int, Line], client_ends: dict[int | UnsetType, int]
+    server_lines: dict[int, Line],
+    client_ends: dict[int | UnsetType, int],
+    optional: list[str],
 ) -> list[int]:
     """Return the numbers of the lines that the server has to send.
 
@@ -140,10 +176,22 @@ def _awaited(
     """
     awaited = []
     for number, line in server_lines.items():
+        if is_optional(line, optional):
+            continue
         ended = client_ends.get(line.stream, math.inf)
         if line.stream is UNSET or number < ended:
             awaited.append(number)
     return awaited
+
+
+def is_optional(line: Line, methods: list[str]) -> bool:
+    """Return whether a line is a notification that may come or not."""
+    if not methods or not line.message:
+        return False
+    content = line.content
+    if value_at(content, ["id"]) is not ABSENT:
+        return False
+    return value_at(content, ["method"]) in methods
 
 
 def _post_streams(client_lines: dict[int, Line]) -> set[int | UnsetType]:

@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for folder in folders:
         if not folder.is_file() and not any(folder.rglob("*.jsonl")):
             raise pytest.UsageError(
-                f"mcp_traces: there are no traces (*.jsonl) in {folder}"
+                f"mcp_traces: expected traces (*.jsonl), found none in {folder}"
             )
     if config.args_source is config.ArgsSource.ARGS:
         return

@@ -26,7 +26,17 @@ from ..transports.address import parse_address
 from ..transports.http.rules import is_loopback
 from ..transports.send_queue import GONE
 from ..transports.stdio import Pipe, claim
-from .format import VERSION, Header, Sender, Transport, encode, line, revision_in
+from .format import (
+    FIRST_LINE,
+    VERSION,
+    Header,
+    Sender,
+    Transport,
+    encode,
+    line,
+    revision_in,
+)
+from .privacy import Redactor
 from .sniffer import LineFields, SniffedConnection, public, say
 
 # Looks at each chunk that one side has sent. An empty chunk is the end.
@@ -127,13 +137,16 @@ class Recorder:
         title: str = "",
         server: str = "",
         client: str = "",
+        redactor: Redactor | None = None,
     ) -> None:
+        self.redactor = redactor or Redactor()
         self.header = Header(
             mcp_trace=VERSION,
             transport=transport,
             title=title,
-            server=server,
+            server=self.redactor.command(server),
             client=client,
+            cuts=True,
         )
         self._writer = TraceWriter(path, self.header)
         self._start = time.monotonic()
@@ -141,6 +154,8 @@ class Recorder:
         self._open_requests: dict[str | int, str] = {}
         # Whether a request after the opening has a response.
         self._has_response = False
+        # The number of the next line.
+        self._number = FIRST_LINE
 
     def note(
         self, sender: Sender, data: bytes | None = None, **fields: Unpack[LineFields]
@@ -149,6 +164,8 @@ class Recorder:
         noted = line(time.monotonic() - self._start, sender, data, **fields)
         for message in noted.parts:
             self._learn(sender, message)
+        noted = self.redactor.line(noted, self._number)
+        self._number += 1
         self._writer.write_line(encode(noted))
 
     def _learn(self, sender: Sender, message: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -14,23 +15,30 @@ from ..client.client import OPENS, ungrouped
 from ..protocol.types import Json
 from .compare import (
     ABSENT,
+    Check,
     Difference,
+    Location,
+    Rules,
     differences,
+    leads_to,
     merged,
     value_at,
 )
-from .format import JsonValue, Line, Trace, Transport, encode
+from .diagram import printable
+from .format import FIRST_LINE, JsonValue, Line, Trace, Transport, encode
 from .identifiers import ClientRequests, ServerIds, repeated_by_client
+from .patterns import checks_of, with_references
 from .plan import (
     ANSWER,
     END,
-    FIRST_LINE,
     LineKey,
     describe,
+    is_optional,
     line_key,
+    message_rule,
     plan_replay,
 )
-from .targets import Link, Target, open_link
+from .targets import NO_CREDENTIALS, Credentials, Link, Target, open_link
 
 # How the client's lines are sent.
 LINE_BY_LINE = "line by line"
@@ -45,7 +53,7 @@ TO_END = 2.0
 TIMEOUT = 10.0
 
 # The keys of a line that are compared.
-COMPARED = ("message", "raw", "http", "event")
+COMPARED = ("message", "raw", "http", "event", "cut")
 
 
 class Finding(NamedTuple):
@@ -59,6 +67,23 @@ class Finding(NamedTuple):
     line: int
     what: str
     difference: Difference | None = None
+
+    def as_change(self) -> str:
+        """Say in words what becomes of the trace if the finding is accepted."""
+        difference = self.difference
+        if difference is None:
+            return printable(f"line {self.line}: {self.what}")
+        path = difference.path
+        if self.what != "message":
+            path = self.what + path.removeprefix("$")
+        old, new = difference.values()
+        if difference.new is ABSENT:
+            change = f"is removed; it was {old}"
+        elif difference.old is ABSENT:
+            change = f"is added: {new}"
+        else:
+            change = f"changes from {old} to {new}"
+        return printable(f"line {self.line}: {path} {change}")
 
 
 def holds_on(trace: Trace) -> list[Transport]:
@@ -88,11 +113,54 @@ def _depends_on_server(trace: Trace) -> bool:
     for line in trace.lines:
         if line.sender == "server" or not line.message:
             continue
+        if line.match:
+            return True
         for message in line.parts:
             for location in repeated_by_client(message):
                 if value_at(message, location) is not ABSENT:
                     return True
     return False
+
+
+class _Unexpected(NamedTuple):
+    """A line that the trace does not have."""
+
+    finding: Finding
+    line: Line
+
+
+class _Comparison(NamedTuple):
+    """What a line of the trace was compared with, and how."""
+
+    recorded: Json
+    received: Json
+    ignored: Rules
+    checks: Sequence[Check]
+
+    def differences(self) -> Iterator[Difference]:
+        """Yield the differences."""
+        return differences(self.recorded, self.received, self.ignored, self.checks)
+
+    def applied_to(
+        self, line: Line, accepted: Sequence[Location], rejected: Sequence[Location]
+    ) -> Line:
+        """Return the line of the trace with the accepted differences.
+
+        A pattern is removed if the new value does not match it.
+        """
+        fields = merged(
+            self.recorded, self.received, [*self.ignored, *rejected], self.checks
+        )
+        match = {}
+        for pointer, pattern in line.match.items():
+            rule = message_rule(pointer)
+            if not any(leads_to(rule, location) for location in accepted):
+                match[pointer] = pattern
+        return structs.replace(_with_fields(line, self.recorded, fields), match=match)
+
+
+def _accept_all(finding: Finding) -> bool:
+    return True
 
 
 class Replay:
@@ -109,15 +177,21 @@ class Replay:
         way: str = LINE_BY_LINE,
         timeout: float = TIMEOUT,
         patient: bool = False,
+        settle: float = 0.0,
     ) -> None:
         self.trace = trace
         self.over = over
         self.way = way
         self.timeout = timeout
         self.patient = patient
+        self.settle = max(settle, trace.header.settle)
         self.findings: list[Finding] = []
+        # What the replay could not repeat or compare, in words.
+        self.remarks: list[str] = []
         # The number of messages sent and received.
         self.messages = 0
+        # How long it took.
+        self.seconds = 0.0
         # Whether it ended before the end of the trace.
         self.stopped = False
 
@@ -138,21 +212,31 @@ class Replay:
         self._next_sent = 0
         # By request, or by stream of a POST: the last line received that belongs to it.
         self._latest: dict[str | int | UnsetType, int] = {}
-        # For `updated`, by number: the line of the trace as it would be now, and the
-        # unexpected ones that came after it.
-        self._updates: dict[int, list[Line]] = defaultdict(list)
+        # The lines of the trace that patterns refer to, and what was received for them.
+        self._referred = _referred_lines(trace)
+        self._messages: dict[int, JsonValue] = {}
+        # For `updated`, by number: what a line of the trace was compared with, and the
+        # unexpected lines that came after it.
+        self._comparisons: dict[int, _Comparison] = {}
+        self._unexpected: dict[int, list[_Unexpected]] = defaultdict(list)
 
-    async def against(self, target: Target) -> None:
+    async def against(
+        self, target: Target, credentials: Credentials = NO_CREDENTIALS
+    ) -> None:
         """Replay the trace against a target.
 
-        Raises UsageError, OSError, and whatever a server in this process raises.
+        `credentials` is for a URL. Raises UsageError, OSError, and whatever a server in
+        this process raises.
         """
         byte_by_byte = self.way == BYTE_BY_BYTE
+        started = trio.current_time()
         with ungrouped():
             async with open_link(
-                target, self.over, self.trace, byte_by_byte=byte_by_byte
+                target, self.over, self.trace, credentials, byte_by_byte=byte_by_byte
             ) as link:
                 await self.through(link)
+        self.seconds = trio.current_time() - started
+        self.remarks += link.remarks
 
     async def through(self, link: Link) -> None:
         """Replay the trace over a link that is open."""
@@ -167,20 +251,65 @@ class Replay:
                 return
             self._note_sent(line)
             self._position = number
-            await self._send(self._server_ids.with_current_ids(line), link)
+            line = self._server_ids.with_current_ids(line)
+            await self._send(with_references(line, self._message_on), link)
         self._next_sent = self._plan.end
         await self._receive_until(self._plan.end, link)
         if not self.stopped:
             await self._receive_rest(link)
 
-    def updated(self) -> Trace:
-        """Return the trace as it would be if this replay had been recorded."""
-        lines = list(self._updates[1])
+    def updated(self, accepts: Callable[[Finding], bool] = _accept_all) -> Trace:
+        """Return the trace as it would be if this replay had been recorded.
+
+        Findings that `accepts` returns False for leave the trace as it is.
+        """
+        lines: list[Line] = []
+        # The new number of each line that is kept.
+        numbers: dict[int, int] = {}
+        self._add_unexpected(lines, 1, accepts)
         for number, line in enumerate(self.trace.lines, FIRST_LINE):
-            if number not in self._plan.server_lines:
-                lines.append(line)
-            lines.extend(self._updates[number])
+            kept = self._updated_line(number, line, accepts)
+            if kept is not None:
+                numbers[number] = FIRST_LINE + len(lines)
+                lines.append(kept)
+            self._add_unexpected(lines, number, accepts)
+        lines = [_renumbered(line, numbers) for line in lines]
         return structs.replace(self.trace, lines=lines)
+
+    def _add_unexpected(
+        self, lines: list[Line], number: int, accepts: Callable[[Finding], bool]
+    ) -> None:
+        """Add the accepted ones of the unexpected lines that came after a line."""
+        for finding, line in self._unexpected[number]:
+            if accepts(finding):
+                lines.append(line)
+
+    def _updated_line(
+        self, number: int, line: Line, accepts: Callable[[Finding], bool]
+    ) -> Line | None:
+        """Return a line of the trace as it would be now, or None if it is gone."""
+        if number not in self._plan.server_lines:
+            return line
+        findings = [finding for finding in self.findings if finding.line == number]
+        comparison = self._comparisons.get(number)
+        if comparison is None:
+            if is_optional(line, self.trace.header.optional):
+                return line
+            is_kept = any(not accepts(finding) for finding in findings)
+            return line if is_kept else None
+        accepted: list[Location] = []
+        rejected: list[Location] = []
+        for finding in findings:
+            if finding.difference is None:
+                continue
+            location = (finding.what, *finding.difference.location)
+            if accepts(finding):
+                accepted.append(location)
+            else:
+                rejected.append(location)
+        if not accepted:
+            return line
+        return comparison.applied_to(line, accepted, rejected)
 
     # Sending
 
@@ -237,8 +366,11 @@ class Replay:
 
     async def _receive_rest(self, link: Link) -> None:
         """Look for messages after the last line of the trace."""
+        settle = self.settle
         if self._requests.any_unanswered() or self.over != "stdio":
-            with trio.move_on_after(A_MOMENT):
+            settle = max(settle, A_MOMENT)
+        if settle > 0:
+            with trio.move_on_after(settle):
                 async for line in link.received:
                     self._receive(line, link)
         self._may_end.add(UNSET)
@@ -313,10 +445,12 @@ class Replay:
                 self.stopped = True
 
     def _report_unexpected(self, key: LineKey, line: Line, why: str) -> None:
+        if is_optional(line, self.trace.header.optional):
+            return
         text = (line.data or b"").decode(errors="replace")
-        what = f"{key.what} {why}: {text[:200]}"
-        self.findings.append(Finding(self._position, what))
-        self._updates[self._position].append(line)
+        finding = Finding(self._position, f"{key.what} {why}: {text[:200]}")
+        self.findings.append(finding)
+        self._unexpected[self._position].append(_Unexpected(finding, line))
 
     # Comparing
 
@@ -330,39 +464,56 @@ class Replay:
 
     def _check_order(self, number: int, key: LineKey) -> None:
         """Check that a line comes after those before it that belong to its request."""
-        for request in self._requests_of(self._plan.server_lines[number]):
+        for request in self._requests_of(number):
             latest = self._latest.get(request, 0)
             if latest > number:
                 what = f"{key.what} came behind line {latest}, of the same request"
                 self.findings.append(Finding(number, what))
             self._latest[request] = max(latest, number)
 
-    def _requests_of(self, line: Line) -> list[str | int | UnsetType]:
+    def _requests_of(self, number: int) -> list[str | int | UnsetType]:
         """Return the JSON-RPC and the HTTP request that a server's line belongs to."""
+        line = self._plan.server_lines[number]
         requests: list[str | int | UnsetType] = []
         request = self._requests.request_of(line.content)
         if request is not None:
             requests.append(request)
         if line.stream in self._plan.post_streams:
             requests.append(line.stream)
+        if not requests and self.way != ALL_AT_ONCE:
+            open_request = self._plan.open_requests.get(number)
+            if open_request is not None:
+                requests.append(open_request)
         return requests
 
     def _compare(self, number: int, line: Line) -> None:
         """Compare the contents of a received line with those in the trace."""
+        expected = self.trace.lines[number - FIRST_LINE]
         recorded = _compared_fields(self._plan.server_lines[number])
         received = _compared_fields(line)
+        if not self.trace.header.cuts:
+            received.pop("cut", None)
         self._order_batch(recorded.get("message"), received.get("message"))
         chosen = self._server_ids.learn(recorded, received, self._requests)
-        ignored = [*self._plan.ignored, *chosen]
-        found = list(differences(recorded, received, ignored))
-        self._report_differences(number, found)
-        updated = self.trace.lines[number - FIRST_LINE]
-        if found:
-            fields = merged(recorded, received, ignored)
-            updated = _with_fields(updated, recorded, fields)
-        self._updates[number].insert(0, updated)
+        ignored = [message_rule(pointer) for pointer in expected.ignore]
+        message = received.get("message")
+        if number in self._referred:
+            self._messages[number] = message
+        checks = [
+            check._replace(rule=("message", *check.rule))
+            for check in checks_of(expected, message, self._message_on)
+        ]
+        comparison = _Comparison(
+            recorded, received, [*self._plan.ignored, *ignored, *chosen], checks
+        )
+        self._comparisons[number] = comparison
+        self._report_differences(number, comparison.differences())
 
-    def _report_differences(self, number: int, found: list[Difference]) -> None:
+    def _message_on(self, number: int) -> JsonValue:
+        """Return the message that was received for a line of the trace, or ABSENT."""
+        return self._messages.get(number, ABSENT)
+
+    def _report_differences(self, number: int, found: Iterable[Difference]) -> None:
         for difference in found:
             field, *rest = difference.location
             below = difference._replace(location=tuple(rest))
@@ -396,6 +547,33 @@ def _compared_fields(line: Line) -> Json:
     """Return a line's fields that are compared, as JSON."""
     fields: Json = msgspec.json.decode(encode(line))
     return {name: value for name, value in fields.items() if name in COMPARED}
+
+
+def _referred_lines(trace: Trace) -> set[int]:
+    """Return the numbers of the lines that patterns refer to."""
+    numbers = set()
+    for line in trace.lines:
+        for pattern in line.match.values():
+            if isinstance(pattern.line, int):
+                numbers.add(pattern.line)
+    return numbers
+
+
+def _renumbered(line: Line, numbers: dict[int, int]) -> Line:
+    """Return a line whose patterns refer to lines by their new numbers.
+
+    A pattern that refers to a line that is gone is gone too.
+    """
+    if not line.match:
+        return line
+    match = {}
+    for pointer, pattern in line.match.items():
+        if isinstance(pattern.line, int):
+            if pattern.line not in numbers:
+                continue
+            pattern = structs.replace(pattern, line=numbers[pattern.line])
+        match[pointer] = pattern
+    return structs.replace(line, match=match)
 
 
 def _with_fields(line: Line, old: Json, new: Json) -> Line:

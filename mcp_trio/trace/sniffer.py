@@ -23,12 +23,15 @@ from .format import Http, Sender, Transport
 if TYPE_CHECKING:
     from wsproto.frame_protocol import FrameProtocol
 
+# The recorder writes placeholders for the values of some of them: see `privacy`.
 _RECORDED_HEADERS = frozenset(
     (
         "accept",
         "allow",
+        "authorization",
         "content-encoding",
         "content-type",
+        "cookie",
         "last-event-id",
         "origin",
         "retry-after",
@@ -50,6 +53,7 @@ class LineFields(TypedDict, total=False):
     event: dict[str, str]
     raw: str
     ends: bool
+    cut: bool
 
 
 class NoteLine(Protocol):
@@ -146,7 +150,7 @@ class SniffedConnection:
         return self.ask()
 
     def recorded(self, headers: dict[str, str]) -> dict[str, str]:
-        """Return the headers to record: without secrets, and without our own host."""
+        """Return the headers to record, without our own host."""
         return {
             name: value
             for name, value in headers.items()
@@ -180,6 +184,10 @@ class _Side(ABC):
         self._headers: dict[str, str] = {}
         self._http = Http()
         self._body = bytearray()
+        # How many bytes of the body have arrived, and whether the connection was lost
+        # before the rest.
+        self._received = 0
+        self._is_cut = False
         self._parser = self._new_parser()
         # The state of this side is the method that reads its bytes: `_read_http`,
         # `_read_frames`, `_hold_back` of a client, or the function `_ignore`.
@@ -221,12 +229,22 @@ class _Side(ABC):
         """Note the end of this side, on each stream that is still open."""
         if self.reads_head:
             raise ValueError("it ended within a head")
+        self._is_cut = self._lacks_rest()
         self.on_message_complete()
         for exchange in self._connection.waiting:
             self._connection.client.release(exchange)
             if self._frames is not None or not exchange.ended:
                 self._note(exchange, ends=True)
             exchange.ended = True
+
+    def _lacks_rest(self) -> bool:
+        """Return whether the message that is being read announced more than came."""
+        if self._exchange is None or self._frames is not None or self._exchange.ended:
+            return False
+        length = self._headers.get("content-length", "")
+        if length.isdecimal():
+            return self._received < int(length)
+        return "chunked" in self._headers.get("transfer-encoding", "").lower()
 
     @abstractmethod
     def _new_parser(self) -> Any:
@@ -272,6 +290,7 @@ class _Side(ABC):
         self.reads_head = True
         self._headers = {}
         self._body = bytearray()
+        self._received = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Add a header. Repeated headers are joined with a comma."""
@@ -288,6 +307,7 @@ class _Side(ABC):
 
     def on_body(self, chunk: bytes) -> None:
         """Add a part of the body."""
+        self._received += len(chunk)
         self._body += chunk
 
     def on_message_complete(self) -> None:
@@ -391,7 +411,7 @@ class _ClientSide(_Side):
         method = self._parser.get_method().decode()
         headers = self._connection.recorded(self._headers)
         self._exchange = self._connection.ask(method)
-        self._http = Http(method, public(self._path), headers=headers)
+        self._http = Http(method, self._path, headers=headers)
 
     def _on_message(self, exchange: SniffedExchange) -> None:
         if self._parser.should_upgrade():
@@ -456,6 +476,7 @@ class _ServerSide(_Side):
         if self._events is None:
             super().on_body(chunk)
             return
+        self._received += len(chunk)
         for fields in self._events.blocks(chunk):
             self._note_event(fields)
 
@@ -471,10 +492,11 @@ class _ServerSide(_Side):
 
     def _on_message(self, exchange: SniffedExchange) -> None:
         if self._events is None:
-            self._note(exchange, bytes(self._body) or None, http=self._http)
+            data = bytes(self._body) or None
+            self._note(exchange, data, http=self._http, cut=self._is_cut)
         elif not exchange.ended:
             # The connection may end within an event.
             self.on_body(b"\n\n")
-            self._note(exchange, ends=True)
+            self._note(exchange, ends=True, cut=self._is_cut)
         if exchange in self._connection.waiting:
             self._connection.waiting.remove(exchange)

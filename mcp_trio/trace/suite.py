@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,14 +13,17 @@ import trio
 from msgspec import Struct, structs
 
 from ..load_spec import UsageError, what_and_where
-from .compare import Difference, json_text
+from .compare import Difference, json_text, write_pointer
 from .diagram import paint, printable
-from .format import Trace, Transport, read
+from .format import FIRST_LINE, Line, Pattern, Trace, Transport, read
+from .patterns import describe_pattern, infer, repeated_later
 from .replay import LINE_BY_LINE, TIMEOUT, Finding, Replay, holds_on, ways
-from .targets import Target, reachable
+from .targets import NO_CREDENTIALS, Credentials, Target, reachable
 
 # The number of replays that run at a time.
 AT_ONCE = 8
+# A shorter text that the client repeats may do so by chance.
+_SHORTEST_REPEATED = 6
 # ANSI codes of text attributes.
 BOLD = 1
 RED = 31
@@ -51,6 +55,7 @@ class _Job(NamedTuple):
     result: Result
     replay: Replay
     target: Target
+    credentials: Credentials
 
 
 # Selecting and running
@@ -62,9 +67,27 @@ def files(places: Iterable[Path]) -> list[Path]:
     for place in places:
         inside = sorted(place.rglob("*.jsonl")) if place.is_dir() else [place]
         if not inside:
-            raise UsageError(f"{place}: there are no traces (*.jsonl) in this folder")
+            raise UsageError(
+                f"{place}: expected traces (*.jsonl) in this folder, found none"
+            )
         found += inside
     return list(dict.fromkeys(found))
+
+
+def tools_called(paths: Iterable[Path]) -> dict[str, int]:
+    """Return how often the traces call each tool. A trace that is bad calls none."""
+    calls: Counter[str] = Counter()
+    for path in paths:
+        try:
+            trace = read(path)
+        except UsageError:
+            continue
+        for line in trace.lines:
+            for message in line.parts:
+                match message:
+                    case {"method": "tools/call", "params": {"name": str(name)}}:
+                        calls[name] += 1
+    return dict(calls)
 
 
 def server_of(trace: Trace) -> str:
@@ -104,12 +127,17 @@ async def replay_all(
     timeout: float = TIMEOUT,
     patient: bool = False,
     progress: Callable[[int, int], None] = _no_progress,
+    settle: float = 0.0,
+    credentials: Credentials = NO_CREDENTIALS,
+    at_once: int = AT_ONCE,
 ) -> list[Result]:
     """Replay each trace over each transport that it and its target have.
 
     With no target, each trace is replayed against the server that it names. `over`
     limits the transports. `progress` is called after each replay, with the number of
-    replays done and the number of all.
+    replays done and the number of all. `settle` is how many seconds to wait after the
+    last line for messages that the trace does not have. `credentials` is for a URL.
+    `at_once` is how many replays run at a time.
     """
     results = []
     jobs: list[_Job] = []
@@ -125,18 +153,16 @@ async def replay_all(
             continue
         for transport in _transports(trace, place, over):
             for way in ways(trace, transport):
-                replay = Replay(trace, transport, way, timeout, patient)
+                replay = Replay(trace, transport, way, timeout, patient, settle)
                 result.replays.append(replay)
-                jobs.append(_Job(result, replay, place))
-    await _run(jobs, progress)
+                jobs.append(_Job(result, replay, place, credentials))
+    await _run(jobs, progress, at_once)
     return results
 
 
 def _check_that_client_speaks(trace: Trace) -> None:
     if not any(line.sender == "client" for line in trace.lines):
-        raise UsageError(
-            f"{trace.path}: its client says nothing, so that there is nothing to replay"
-        )
+        raise UsageError(f"{trace.path}: nothing to replay: the client sends nothing")
 
 
 def _transports(
@@ -151,7 +177,9 @@ def _transports(
     return transports
 
 
-async def _run(jobs: Sequence[_Job], progress: Callable[[int, int], None]) -> None:
+async def _run(
+    jobs: Sequence[_Job], progress: Callable[[int, int], None], at_once: int
+) -> None:
     """Run all replays, a few at a time."""
     waiting = iter(jobs)
     done = 0
@@ -164,14 +192,14 @@ async def _run(jobs: Sequence[_Job], progress: Callable[[int, int], None]) -> No
             progress(done, len(jobs))
 
     async with trio.open_nursery() as nursery:
-        for _ in range(AT_ONCE):
+        for _ in range(at_once):
             nursery.start_soon(work)
 
 
 async def _run_one(job: _Job) -> None:
-    result, replay, target = job
+    result, replay, target, credentials = job
     try:
-        await replay.against(target)
+        await replay.against(target, credentials)
     except Exception as error:
         result.replays.remove(replay)
         result.problems.append(
@@ -190,6 +218,17 @@ def _why(error: BaseException) -> str:
 # Reporting
 
 
+def remarks(result: Result) -> list[str]:
+    """Return what the replays of a trace could not repeat, in words."""
+    found = []
+    for replay in result.replays:
+        found += [
+            f"{result.path}: note: {printable(remark)} ({replay.over})"
+            for remark in replay.remarks
+        ]
+    return list(dict.fromkeys(found))
+
+
 def told(result: Result, *, colour: bool = False) -> Iterator[str]:
     """Yield the lines of a report: each finding, then what could not be run."""
     for finding in result.findings:
@@ -201,7 +240,7 @@ def told(result: Result, *, colour: bool = False) -> Iterator[str]:
 def _report(result: Result, finding: Finding, *, colour: bool) -> Iterator[str]:
     """Yield the lines about one finding, with the transports that have it."""
     place = f"{result.path}:{finding.line}:"
-    seen = _seen([replay for replay in result.replays if finding in replay.findings])
+    seen = seen_over(result, finding)
     difference = finding.difference
     if difference is None:
         place = paint(place, BOLD, colour=colour)
@@ -220,8 +259,12 @@ def _report(result: Result, finding: Finding, *, colour: bool) -> Iterator[str]:
     yield "    " + paint(f"+ {printable(new)}", GREEN, colour=colour)
 
 
-def _seen(replays: list[Replay]) -> str:
-    """Name the transports of replays, with the ways of sending if not all are there."""
+def seen_over(result: Result, finding: Finding) -> str:
+    """Name the transports that have a finding.
+
+    Name also the ways of sending, if not all of a transport's have it.
+    """
+    replays = [replay for replay in result.replays if finding in replay.findings]
     ways_by_transport: dict[Transport, list[str]] = {}
     for replay in replays:
         ways_by_transport.setdefault(replay.over, []).append(replay.way)
@@ -247,19 +290,20 @@ def summary(results: Sequence[Result]) -> str:
         elif not result.replays:
             left_out += 1
     parts = [
-        _count(len(results), "trace"),
-        _count(len(replays), "replay"),
-        _count(messages, "message"),
-        _count(findings, "difference") if findings else "no differences",
+        count(len(results), "trace"),
+        count(len(replays), "replay"),
+        count(messages, "message"),
+        count(findings, "difference") if findings else "no differences",
     ]
     if failed:
-        parts.append(f"{_count(failed, 'trace')} could not be run")
+        parts.append(f"{count(failed, 'trace')} could not be run")
     if left_out:
-        parts.append(f"{_count(left_out, 'trace')} left out, of other transports")
+        parts.append(f"{count(left_out, 'trace')} left out, of other transports")
     return ", ".join(parts)
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural if needed."""
     if number != 1:
         noun += "s"
     return f"{number:,} {noun}"
@@ -268,22 +312,39 @@ def _count(number: int, noun: str) -> str:
 # Changing traces
 
 
-def update(result: Result) -> bool:
+def accept_all(finding: Finding) -> bool:
+    """Accept every finding."""
+    return True
+
+
+def update(result: Result, accepts: Callable[[Finding], bool] = accept_all) -> bool:
     """Rewrite a trace with the lines received; return whether that was necessary.
+
+    Findings that `accepts` returns False for leave the trace as it is.
+    """
+    replay = update_source(result)
+    if replay is None:
+        return False
+    updated = replay.updated(accepts)
+    if updated.lines == replay.trace.lines:
+        return False
+    write(result.path, updated)
+    return True
+
+
+def update_source(result: Result) -> Replay | None:
+    """Return the replay that a trace can be updated from, if any.
 
     A replay that stopped early is not used. A replay over the transport of the
     recording is preferred.
     """
     candidates = [replay for replay in result.replays if _can_update(replay)]
-    if not candidates:
-        return False
-    chosen = candidates[0]
     for replay in candidates:
         if replay.over == replay.trace.header.transport:
-            chosen = replay
-            break
-    write(result.path, chosen.updated())
-    return True
+            return replay
+    if candidates:
+        return candidates[0]
+    return None
 
 
 def _can_update(replay: Replay) -> bool:
@@ -292,34 +353,122 @@ def _can_update(replay: Replay) -> bool:
     return len(replay.findings) > 0
 
 
-def stabilise(first: Result, second: Result) -> list[Difference]:
-    """Make a trace ignore all that differs between two results, and return that.
+class Volatile(NamedTuple):
+    """A value that differs from run to run, and what a trace says of it from now on."""
+
+    line: int
+    difference: Difference
+    # None: the value is ignored.
+    pattern: Pattern | None
+
+    @property
+    def pointer(self) -> str:
+        """The JSON Pointer that the trace has for it."""
+        if self.pattern is None:
+            return self.difference.pointer
+        return write_pointer(self.difference.location)
+
+    def __str__(self) -> str:
+        if self.pattern is None:
+            return f"{self.pointer}: ignored, as it is not there in every run"
+        return f"{self.pointer}: expected from now on: {describe_pattern(self.pattern)}"
+
+
+# Announcements, which a client only hears if its stream is open by then.
+_ANNOUNCEMENTS = (
+    "notifications/tools/list_changed",
+    "notifications/prompts/list_changed",
+    "notifications/resources/list_changed",
+)
+
+
+def make_optional(first: Result, second: Result) -> list[str]:
+    """Make announcements optional if they came or not by chance; return their methods.
 
     Both results are of the same trace.
     """
-    replays = [*first.replays, *second.replays]
-    ignored: dict[str, Difference] = {}
-    for seen in _differences_by_place(replays):
-        # One that every replay has, with the same value, is a stable difference.
-        values = {json_text(difference.new) for difference in seen}
-        if len(seen) < len(replays) or len(values) > 1:
-            ignored[seen[0].pointer] = seen[0]
-    if ignored:
-        trace = replays[0].trace
-        header = structs.replace(trace.header, ignore=[*trace.header.ignore, *ignored])
+    differing = {
+        finding.what.split(" ")[0]
+        for finding in [*first.findings, *second.findings]
+        if finding.difference is None
+    }
+    found = [method for method in _ANNOUNCEMENTS if method in differing]
+    if found:
+        trace = read(first.path)
+        optional = [*trace.header.optional, *found]
+        header = structs.replace(trace.header, optional=optional)
         write(first.path, structs.replace(trace, header=header))
-    return list(ignored.values())
+    return found
 
 
-def _differences_by_place(replays: Iterable[Replay]) -> list[list[Difference]]:
-    """Return the differences within messages, those at the same place together."""
-    places: dict[tuple[int, str], list[Difference]] = {}
+def stabilise(first: Result, second: Result) -> list[Volatile]:
+    """Let a trace expect patterns where two results differ; return the places.
+
+    Both results are of the same trace. Where no pattern fits, the value is ignored.
+    Where the client repeats such a value, it sends the value of the run from now on.
+    """
+    replays = [*first.replays, *second.replays]
+    found = []
+    for seen in _differences_by_place(replays):
+        volatile = _volatile(seen, len(replays))
+        if volatile is not None:
+            found.append(volatile)
+    if found:
+        trace = replays[0].trace
+        write(first.path, structs.replace(trace, lines=_stable_lines(trace, found)))
+    return found
+
+
+def _volatile(seen: Sequence[Finding], replays: int) -> Volatile | None:
+    """Return the volatile value at the place of these findings.
+
+    Return None if all replays have the same difference there: that is a stable one.
+    """
+    differences = [finding.difference for finding in seen if finding.difference]
+    values = {json_text(difference.new) for difference in differences}
+    if len(seen) == replays and len(values) == 1:
+        return None
+    first = differences[0]
+    pattern = infer([first.old, *(difference.new for difference in differences)])
+    return Volatile(seen[0].line, first, pattern)
+
+
+def _stable_lines(trace: Trace, found: Iterable[Volatile]) -> list[Line]:
+    """Return the lines of a trace with patterns for volatile values."""
+    lines = dict(enumerate(trace.lines, FIRST_LINE))
+    for volatile in found:
+        number = volatile.line
+        line = lines[number]
+        if volatile.pattern is None:
+            ignore = [*line.ignore, volatile.pointer]
+            lines[number] = structs.replace(line, ignore=list(dict.fromkeys(ignore)))
+            continue
+        lines[number] = _with_patterns(line, {volatile.pointer: volatile.pattern})
+        old = volatile.difference.old
+        if not isinstance(old, str) or len(old) < _SHORTEST_REPEATED:
+            continue
+        for later, patterns in repeated_later(
+            lines, number, volatile.pointer, old
+        ).items():
+            lines[later] = _with_patterns(lines[later], patterns)
+    return list(lines.values())
+
+
+def _with_patterns(line: Line, patterns: dict[str, Pattern]) -> Line:
+    return structs.replace(line, match={**line.match, **patterns})
+
+
+def _differences_by_place(replays: Iterable[Replay]) -> list[list[Finding]]:
+    """Return the findings within messages, those at the same place together."""
+    places: dict[tuple[int, str], list[Finding]] = {}
     for replay in replays:
-        for line, what, difference in replay.findings:
-            if difference is None or what != "message":
+        for finding in replay.findings:
+            difference = finding.difference
+            if difference is None or finding.what != "message":
                 continue
             if len(difference.location) > 1:
-                places.setdefault((line, difference.path), []).append(difference)
+                place = (finding.line, difference.path)
+                places.setdefault(place, []).append(finding)
     return list(places.values())
 
 

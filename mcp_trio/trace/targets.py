@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import math
 import os
+import re
+import signal
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
-from typing import cast
+from typing import NamedTuple, cast
 
 import trio
 from msgspec import UNSET, UnsetType
@@ -33,6 +36,8 @@ from ..transports.stdio import open_wire
 from ..transports.websocket import serve_websocket
 from .format import Http, Line, Sender, Trace, Transport
 from .format import line as line_of
+from .plan import has_requests
+from .privacy import PLACEHOLDER
 from .sniffer import SniffedConnection
 
 OpenWire = Callable[[], AbstractAsyncContextManager[ClientWire | LineWire]]
@@ -44,6 +49,39 @@ Target = str | list[str] | Server
 LONG = 4096
 # Seconds that a server has to open a conversation.
 TO_OPEN = 10.0
+
+
+class Credentials(NamedTuple):
+    """What a replay sends in addition, to be let in by the server at a URL."""
+
+    token: str = ""
+    headers: Sequence[tuple[str, str]] = ()
+
+    def fields(self) -> dict[str, str]:
+        """Return the headers, with names in lower case."""
+        fields = {}
+        if self.token:
+            fields["authorization"] = f"Bearer {self.token}"
+        for name, value in self.headers:
+            fields[name.lower()] = value
+        return fields
+
+    def only_token(self, over: Transport) -> str:
+        """Return the token for a transport that sends no other header.
+
+        Raises UsageError if there are other headers.
+        """
+        fields = self.fields()
+        scheme, _, token = fields.pop("authorization", "").partition(" ")
+        if fields or (scheme and scheme.lower() != "bearer"):
+            raise UsageError(
+                f"--header: over {over}, a replay of messages can send no header but "
+                "Authorization: Bearer; use --token, or a trace recorded over http"
+            )
+        return token
+
+
+NO_CREDENTIALS = Credentials()
 
 
 class Link:
@@ -58,6 +96,8 @@ class Link:
         self._nursery = nursery
         self._put, self.received = trio.open_memory_channel[Line](math.inf)
         self._start = trio.current_time()
+        # What the replay should say about the run, without being a difference.
+        self.remarks: list[str] = []
         # By stream: what ends it from this side.
         self._ends: dict[Stream, Callable[[], None]] = {}
 
@@ -80,6 +120,7 @@ class Link:
         event: dict[str, str] | UnsetType = UNSET,
         raw: str | UnsetType = UNSET,
         ends: bool = False,
+        cut: bool = False,
     ) -> None:
         """Add something that the server sent to `received`, as a line."""
         received = line_of(
@@ -91,6 +132,7 @@ class Link:
             event=event,
             raw=raw,
             ends=ends,
+            cut=cut,
         )
         self._put.send_nowait(received)
 
@@ -113,7 +155,7 @@ class MessageLink(Link):
                 await self._nursery.start(self._read, stream)
         except trio.TooSlowError:
             raise UsageError(
-                f"there is somebody, but no conversation within {TO_OPEN:g} s"
+                f"connected, but the server opened no conversation within {TO_OPEN:g} s"
             ) from None
 
     async def send(self, line: Line) -> None:
@@ -172,10 +214,14 @@ class HttpLink(Link):
     The responses are read by the code that records them.
     """
 
-    def __init__(self, nursery: trio.Nursery, url: str, trace: Trace) -> None:
+    def __init__(
+        self, nursery: trio.Nursery, url: str, trace: Trace, credentials: Credentials
+    ) -> None:
         super().__init__(nursery)
         self._recorded_path = _endpoint_of(trace)
         self._path = target_of(url)
+        self._url = url
+        self._credentials = credentials.fields()
         self._connections = Connections(url)
 
     async def send(self, line: Line) -> None:
@@ -230,9 +276,16 @@ class HttpLink(Link):
         path = line.http.path
         if path.partition("?")[0] == self._recorded_path:
             path = self._path
+        elif re.search(r"=(&|$)", path.partition("?")[2]):
+            self._remark_once(
+                f"the values in the query of {path} are not in the trace: they were "
+                "sent empty; record with --keep-query to have them"
+            )
         headers = {"host": self._connections.authority.decode()}
         for name, value in line.http.headers.items():
-            headers[name.lower()] = value
+            if not PLACEHOLDER.search(value):
+                headers[name.lower()] = value
+        headers.update(self._credentials)
         if data or line.http.method == "POST":
             headers["content-length"] = str(len(data))
         head = f"{line.http.method} {path} HTTP/1.1\r\n"
@@ -241,14 +294,22 @@ class HttpLink(Link):
         head += "\r\n"
         return head.encode("latin-1") + data
 
+    def _remark_once(self, remark: str) -> None:
+        if remark not in self.remarks:
+            self.remarks.append(remark)
+
 
 def _endpoint_of(trace: Trace) -> str:
-    """Return the path that a trace has the most POST requests to, if any."""
+    """Return the path of the target in a trace, if any.
+
+    That is the path of most POST requests, or on HTTP+SSE of most GET requests.
+    """
+    method = "GET" if trace.header.transport == "sse" else "POST"
     requests = [line.http for line in trace.lines if isinstance(line.http, Http)]
     paths = [
         request.path.partition("?")[0]
         for request in requests
-        if request.method == "POST"
+        if request.method == method
     ]
     return max(paths, key=paths.count, default="")
 
@@ -264,17 +325,28 @@ def reachable(target: Target) -> tuple[Transport, ...]:
 
 @asynccontextmanager
 async def open_link(
-    target: Target, over: Transport, trace: Trace, *, byte_by_byte: bool = False
+    target: Target,
+    over: Transport,
+    trace: Trace,
+    credentials: Credentials = NO_CREDENTIALS,
+    *,
+    byte_by_byte: bool = False,
 ) -> AsyncIterator[Link]:
-    """Open a link to a target, for one replay. Raises UsageError, OSError."""
+    """Open a link to a target, for one replay. Raises UsageError, OSError.
+
+    `credentials` is for a URL.
+    """
     async with _served(target, over) as place:
         if is_url(place):
             await _check_that_it_listens(str(place))
         async with trio.open_nursery() as nursery:
-            if over == trace.header.transport == "http":
-                yield HttpLink(nursery, str(place), trace)
+            if over == trace.header.transport and has_requests(trace):
+                yield HttpLink(nursery, str(place), trace, credentials)
             else:
-                link = MessageLink(nursery, _opener(place, over), byte_by_byte)
+                remarks: list[str] = []
+                opener = _opener(place, over, credentials, remarks)
+                link = MessageLink(nursery, opener, byte_by_byte)
+                link.remarks = remarks
                 await link.open()
                 yield link
             nursery.cancel_scope.cancel()
@@ -296,16 +368,62 @@ async def _check_that_it_listens(url: str) -> None:
     await trio.aclose_forcefully(stream)
 
 
-def _opener(target: Target, over: Transport) -> OpenWire:
-    """Return the function that opens a wire to a target."""
+def _opener(
+    target: Target, over: Transport, credentials: Credentials, remarks: list[str]
+) -> OpenWire:
+    """Return the function that opens a wire to a target. Raises UsageError.
+
+    The wire may add to the remarks when it is closed.
+    """
     if isinstance(target, list):
-        return partial(open_stdio, target, patience=0)
+        return partial(_open_command, target, remarks)
     if over == "stdio":
         return partial(_in_process, target)
     url = cast(str, target)
+    token = credentials.only_token(over)
     if over == "http":
-        return partial(open_http, url, verbatim=True)
-    return partial(WIRES[over], url, "")
+        return partial(open_http, url, token, verbatim=True)
+    return partial(WIRES[over], url, token)
+
+
+@asynccontextmanager
+async def _open_command(
+    command: list[str], remarks: list[str]
+) -> AsyncIterator[LineWire]:
+    """Start a command and open a wire to it; at the end kill all that it started.
+
+    Raises OSError.
+    """
+    if sys.platform == "win32":
+        async with open_stdio(command, patience=0) as wire:
+            yield wire
+        return
+    try:
+        # In a process group of its own, the command can be killed with its children.
+        process = await trio.lowlevel.open_process(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
+        )
+    except OSError as error:
+        raise type(error)(f"{command[0]} cannot be started: {error.strerror}") from None
+    assert process.stdio is not None
+    wire = LineWire(process.stdio.send_stream, process.stdio.receive_stream, process)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wire.run)
+        try:
+            yield wire
+        finally:
+            wire.end_input()
+            has_ended = process.poll() is not None
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+                if has_ended:
+                    remarks.append(
+                        "the server has ended, but a process that it started was still "
+                        "running; it was killed"
+                    )
+            with trio.CancelScope(shield=True):
+                await process.wait()
+            nursery.cancel_scope.cancel()
 
 
 def fresh(target: str | Server) -> Server:
@@ -325,7 +443,15 @@ def fresh(target: str | Server) -> Server:
 
 @asynccontextmanager
 async def _in_process(target: str | Server) -> AsyncIterator[LineWire]:
-    """Serve a server on pipes, as if it were a process of its own."""
+    """Serve a server on pipes, as if it were a process of its own.
+
+    Raises UsageError on Windows, which has no pipes that can be waited for.
+    """
+    if sys.platform == "win32":
+        raise UsageError(
+            "on Windows, a server that is loaded here cannot be replayed over stdio; "
+            "give a command: -- python -m mcp_trio run SPEC"
+        )
     server = fresh(target)
     server_input, client_output = os.pipe()
     client_input, server_output = os.pipe()

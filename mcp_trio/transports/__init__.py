@@ -1,1 +1,4 @@
-"""The transports: stdio, HTTP, WebSocket and memory. None knows another."""
+"""The transports: stdio, HTTP, WebSocket and memory. None knows another.
+
+`mcp_trio/serve.py` starts them, and stops them in order.
+"""

@@ -1,6 +1,6 @@
 """Queues of messages: put by any task, taken by one, all that are there at once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import trio
@@ -10,6 +10,7 @@ from ..server.channel import Channel
 from ..server.ledger import Ledger, Meter, Priority
 
 HIGH_WATER = 16 * 2**20
+NO_HEADERS: Mapping[bytes, bytes] = {}
 _NOTHING = memoryview(b"")
 # What a stream raises if its other end is gone, or if it was closed on our side.
 GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
@@ -141,10 +142,17 @@ class ChargedQueue(SendQueue):
 class QueuedWire:
     """A wire whose incoming messages are in a queue.
 
-    Outgoing messages go to a channel: another queue, or an HTTP response.
+    Outgoing messages go to a channel: another queue, or an HTTP response. `headers` are
+    those of the HTTP request that opened the wire, with names in lower case.
     """
 
-    def __init__(self, incoming: SendQueue, outgoing: Channel) -> None:
+    def __init__(
+        self,
+        incoming: SendQueue,
+        outgoing: Channel,
+        headers: Mapping[bytes, bytes] = NO_HEADERS,
+    ) -> None:
+        self.headers = headers
         self.incoming = incoming
         self.outgoing = outgoing
         self.send = outgoing.send

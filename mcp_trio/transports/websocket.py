@@ -6,6 +6,7 @@ messages are written here, so that those of one turn leave in one write.
 """
 
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from ..server.accounts import Account, account_at
 from ..server.app import Server
 from ..server.ledger import Ledger, Meter, Priority
 from ..server.serve_conversation import serve_conversation
-from .send_queue import GONE, ChargedQueue, QueuedWire, after, let_go
+from .send_queue import GONE, NO_HEADERS, ChargedQueue, QueuedWire, after, let_go
 
 if TYPE_CHECKING:
     from trio_websocket import WebSocketConnection
@@ -192,13 +193,15 @@ async def serve_websocket(
     *,
     token: str = "",
     address: str = "",
+    headers: Mapping[bytes, bytes] = NO_HEADERS,
 ) -> None:
     """Serve one client whose upgrade request was read and allowed; close the stream.
 
-    `head` is all that was read. Whatever the client does, nothing is raised. When
-    `stopping` is set, running requests finish within the server's grace, and the
-    connection is closed as "going away". This also happens on cancellation. The
-    connection ends too when the token of its principal is no longer valid.
+    `head` is all that was read, and `headers` are those in it. Whatever the client
+    does, nothing is raised. When `stopping` is set, running requests finish within the
+    server's grace, and the connection is closed as "going away". This also happens on
+    cancellation. The connection ends too when the token of its principal is no longer
+    valid.
     """
     account = account_at(address, principal)
     frames = FrameStream(stream, head, server.ledger, account)
@@ -213,7 +216,7 @@ async def serve_websocket(
         if principal is not None and server.access is not None:
             withdrawn = partial(frames.give_up, scope, NOT_ALLOWED)
             nursery.start_soon(server.access.outlast, token, principal, withdrawn)
-        wire = QueuedWire(frames.incoming, frames)
+        wire = QueuedWire(frames.incoming, frames, headers)
         await serve_conversation(
             server, wire, principal, transport="ws", address=address
         )

@@ -238,10 +238,7 @@ def test_a_missing_library_is_told_with_the_remedy() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert (
-        done.stdout
-        == "JSON Web Tokens take more libraries: pip install 'mcp_trio[jwt]'\n"
-    )
+    assert done.stdout == "JSON Web Tokens need: pip install 'mcp_trio[jwt]'\n"
 
 
 # Key sets

@@ -392,6 +392,18 @@ MISTAKES = {
         ("inspect", "--", "no-such-command"),
         ["no-such-command", "cannot be started"],
     ),
+    "store: no store": (
+        ("run", "server.py", "--store", "http://127.0.0.1"),
+        ["--store: expected memory: or redis://", "got 'http://127.0.0.1'"],
+    ),
+    "store: no such database": (
+        ("run", "server.py", "--store", "redis://me:secret@127.0.0.1/x"),
+        ["--store: expected redis://", "'redis://...@127.0.0.1/x'", "not a number"],
+    ),
+    "work: no store": (
+        ("work", "server.py"),
+        ["work: expected a store", "--store redis://127.0.0.1:6379/0"],
+    ),
     "inspect: gone at once": (
         ("inspect", "--", sys.executable, "-c", ""),
         ["the server ended the conversation"],
@@ -450,6 +462,12 @@ def test_a_mistake_is_told_in_one_line(folder, here, mistake):
     assert (code, out, len(lines)) == (2, "", 1), err
     for part in ("mcp-trio: error: ", *says):
         assert part in lines[0]
+
+
+def test_work_needs_tasks(folder, here):
+    code, _, err = here("work", "server.py", "--store", "redis://127.0.0.1:1/0")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "work: no tool of 'test' has `task=`" in err
 
 
 def test_a_wrong_setting_of_the_environment_is_told_by_its_name(

@@ -363,6 +363,7 @@ EXTRAS = {
         "--http-engine hypercorn",
         "http2",
     ),
+    "run server.py --otel": ("opentelemetry", "--otel", "otel"),
     "run server.py --reload": ("watchfiles", "--reload", "reload"),
     "bench server.py --svg chart.svg": ("matplotlib", "--svg", "charts"),
 }

@@ -433,3 +433,82 @@ async def all_hear(folder, process, url, nursery):
         for one, call in zip(clients, calls, strict=True):
             assert (await one.client.finish(call)).text == "waited"
     wire.end_input()
+
+
+# Pages and skills
+
+PAGE_AND_SKILLS = """
+from pathlib import Path
+from mcp_trio import Server
+server = Server("changing")
+server.ui("ui://page/main", html=Path("page.html"))
+server.skills("skills")
+"""
+
+
+def with_page_and_skills(folder):
+    write(folder, PAGE_AND_SKILLS)
+    write(folder, "<p>old", "page.html")
+    write_skill(folder, "tea")
+
+
+def write_skill(folder, name, description="Tea."):
+    text = f"---\nname: {name}\ndescription: {description}\n---\n"
+    write(folder, text, f"skills/{name}/SKILL.md")
+
+
+async def skills_of(client):
+    result = await client.request("skills/list")
+    return [
+        (entry["frontmatter"]["name"], entry["frontmatter"]["description"])
+        for entry in result["skills"]
+    ]
+
+
+async def test_a_reloaded_file_serves_its_pages_and_skills_as_they_are_now(
+    folder, autojump_clock
+):
+    with_page_and_skills(folder)
+    server, reloader = loaded()
+    async with client_of(server) as client:
+        write(folder, "<p>new", "page.html")
+        write_skill(folder, "tea", "Green tea.")
+        write_skill(folder, "coffee", "Coffee.")
+        assert reloader.reload() == ["resources"]
+        assert (await client.read_resource("ui://page/main"))[0]["text"] == "<p>new"
+        assert await skills_of(client) == [("coffee", "Coffee."), ("tea", "Green tea.")]
+        # What the file reads now is watched, by the server that runs.
+        write(folder, "<p>newer", "page.html")
+        write_skill(folder, "tea", "Black tea.")
+        paths = [folder / "page.html", folder / "skills" / "tea" / "SKILL.md"]
+        reloader.read_again_and_print(paths)
+        assert (await client.read_resource("ui://page/main"))[0]["text"] == "<p>newer"
+        assert ("tea", "Black tea.") in await skills_of(client)
+
+
+async def test_skills_that_were_added_to_a_file_stay(folder, autojump_clock):
+    server, reloader = loaded()
+    write_skill(folder, "tea")
+    server.skills("skills")
+    async with client_of(server) as client:
+        write(folder, FILE + ONE_MORE)
+        assert reloader.reload() == ["tools"]
+        assert await skills_of(client) == [("tea", "Tea.")]
+        write_skill(folder, "coffee", "Coffee.")
+        reloader.read_again_and_print([folder / "skills" / "coffee"])
+        assert ("coffee", "Coffee.") in await skills_of(client)
+
+
+@pytest.mark.slow
+async def test_pages_and_skills_are_watched(folder):
+    with_page_and_skills(folder)
+    command = [sys.executable, "-m", "mcp_trio", "run", "changing.py", "--reload"]
+    with trio.fail_after(30):
+        async with connect(command, REVISION) as client:
+            await client.ping()
+            write_skill(folder, "coffee", "Coffee.")
+            while len(await skills_of(client)) < 2:
+                await trio.sleep(0.05)
+            write(folder, "<p>new", "page.html")
+            while (await client.read_resource("ui://page/main"))[0]["text"] != "<p>new":
+                await trio.sleep(0.05)

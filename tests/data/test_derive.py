@@ -27,7 +27,8 @@ def derivation() -> Any:
 def test_every_revision_and_document_has_its_data() -> None:
     assert len(list((DATA / "schema").glob("*.json"))) == 6
     assert len(list((DATA / "seeds").glob("*.json"))) == 5
-    assert (DATA / "extensions" / "tasks.schema.json").is_file()
+    for name in ("apps", "skills", "tasks"):
+        assert (DATA / "extensions" / f"{name}.schema.json").is_file()
 
 
 def test_schemas_hold_no_prose() -> None:

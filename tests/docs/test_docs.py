@@ -31,6 +31,8 @@ import trio
 import trio.testing
 
 from mcp_trio import Context, Server
+from mcp_trio.cli.commands import COMMANDS
+from mcp_trio.cli.options import Parser
 from mcp_trio.client.errors import RemoteError
 from mcp_trio.testing import connect
 from tests.clients.install import Unavailable, python_with
@@ -514,7 +516,11 @@ def test_the_data_of_a_page_can_be_read(page: Path, tmp_path: Path) -> None:
         "ini": read_ini,
         "systemd": read_unit,
     }
-    readers |= {"dockerfile": read_dockerfile, "nginx": read_nginx}
+    readers |= {
+        "dockerfile": read_dockerfile,
+        "nginx": read_nginx,
+        "yaml": read_workflow,
+    }
     for block in blocks(page):
         if block.kind in readers:
             readers[block.kind](block, tmp_path)
@@ -546,6 +552,18 @@ def read_unit(block: Block, folder: Path) -> None:
         command = ["systemd-analyze", "verify", "--man=no", str(unit)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert [line for line in done.stderr.splitlines() if unit.name in line] == []
+
+
+def read_workflow(block: Block, folder: Path) -> None:
+    """Check that the commands of this program in a workflow, if any, can be read."""
+    assert "\t" not in block.text
+    commands = re.findall(r"uvx mcp-trio (.+)", block.text)
+    for words in commands:
+        name, *given = shlex.split(words)
+        end = given.index("--") if "--" in given else len(given)
+        parser = Parser(prog=name)
+        COMMANDS[name].add_arguments(parser)
+        parser.parse_intermixed_args(given[:end])
 
 
 INSTRUCTIONS = "FROM RUN COPY WORKDIR ENV EXPOSE USER CMD ENTRYPOINT HEALTHCHECK ARG LABEL VOLUME ADD".split()

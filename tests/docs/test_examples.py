@@ -421,6 +421,12 @@ CALLS = {
         ["path=shopping.txt"],
         "tomatoes",
     ),
+    "clock_app": (
+        ["show_clock"],  # the other tool is for pages, and the Inspector shows none
+        "show_clock",
+        ["zone=Asia/Tokyo"],
+        "in Asia/Tokyo.",
+    ),
     "long_job": (
         ["find_duplicates"],
         "find_duplicates",

@@ -36,7 +36,8 @@ MAY_IMPORT = {
     "console": {"auth", "client", "protocol", "server", "trace", "transports"},
     "telemetry": {"server"},
     "serve": {
-        *("auth", "console", "extensions", "server", "telemetry", "transports"),
+        *("auth", "console", "extensions", "server", "stores", "telemetry"),
+        "transports",
     },
     "mcp_trio": {"auth", "protocol", "serve", "server"},
     "demo": {"mcp_trio"},
@@ -64,7 +65,7 @@ PURE_LIBRARIES = {"msgspec", "mcp_trio"}
 HEAVY = set(
     """
     jsonschema httptools hypercorn quart quart_trio trio_websocket h11 h2 wsproto sqlite3 argparse asyncio
-    rich matplotlib opentelemetry jwt cryptography watchfiles anyio
+    rich matplotlib opentelemetry jwt cryptography watchfiles anyio coredis yaml
     """.split()
 )
 
@@ -508,6 +509,7 @@ DISTRIBUTIONS = {
     "opentelemetry": "opentelemetry-api",
     "quart_trio": "quart-trio",
     "trio_websocket": "trio-websocket",
+    "yaml": "pyyaml",
 }
 
 

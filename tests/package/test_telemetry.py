@@ -1,7 +1,9 @@
 """OpenTelemetry gets a span and a duration for every request."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import httpx
@@ -15,12 +17,16 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
+from trio_websocket import open_websocket_url
 
-from mcp_trio import Server, ToolError
+from mcp_trio import Context, Server, ToolError
 from mcp_trio.client.errors import RemoteError
+from mcp_trio.client.event_parser import EventParser
+from mcp_trio.client.target import connect as connect_to
 from mcp_trio.telemetry import Telemetry
 from mcp_trio.testing import connect
-from tests.support.http_wire import site
+from mcp_trio.transports.websocket import serve_websocket
+from tests.support.http_wire import HEADERS, request, site
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT_ID = "00f067aa0ba902b7"
@@ -42,12 +48,14 @@ class Collected:
     def spans(self) -> dict[str, ReadableSpan]:
         return {span.name: span for span in self._exporter.get_finished_spans()}
 
-    def durations(self) -> list[dict[str, Any]]:
-        """Return the attributes of every series of the histogram."""
+    def durations(
+        self, name: str = "mcp.server.operation.duration"
+    ) -> list[dict[str, Any]]:
+        """Return the attributes of every series of a histogram."""
         data = self._reader.get_metrics_data()
         assert data is not None
-        (metric,) = data.resource_metrics[0].scope_metrics[0].metrics
-        assert metric.name == "mcp.server.operation.duration"
+        metrics = data.resource_metrics[0].scope_metrics[0].metrics
+        (metric,) = [metric for metric in metrics if metric.name == name]
         assert metric.unit == "s"
         return [dict(point.attributes or {}) for point in metric.data.data_points]
 
@@ -60,7 +68,9 @@ def collecting(server: Server) -> Iterator[Collected]:
         meter_provider=collected.meter_provider,
     )
     server.observe_requests(telemetry)
+    server.observe_sessions(telemetry)
     yield collected
+    server.stop_observing_sessions(telemetry)
     server.stop_observing_requests(telemetry)
 
 
@@ -216,6 +226,89 @@ async def test_the_http_context_is_a_link_where_meta_has_the_parent() -> None:
     assert format(span.parent.trace_id, "032x") == TRACE_ID
     (link,) = span.links
     assert format(link.context.trace_id, "032x") == OTHER_TRACE_ID
+
+
+def with_tenant(server: Server) -> Server:
+    @server.tool
+    async def tenant(ctx: Context) -> str:
+        """Return a header."""
+        return ctx.headers["x-tenant"]
+
+    return server
+
+
+CONNECTION_HEADERS = {"traceparent": TRACEPARENT, "X-Tenant": "blue"}
+CALL = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "tools/call",
+    "params": {
+        "name": "tenant",
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        },
+    },
+}
+
+
+async def test_a_websocket_has_the_headers_and_the_parent_of_its_handshake() -> None:
+    server = with_tenant(make_server())
+    upgrade = partial(serve_websocket, server, stopping=trio.Event())
+    with collecting(server) as collected:
+        async with (
+            site(server, upgrade) as there,
+            open_websocket_url(
+                f"ws://127.0.0.1:{there.port}/mcp",
+                extra_headers=[
+                    (name.encode(), value.encode())
+                    for name, value in CONNECTION_HEADERS.items()
+                ],
+            ) as connection,
+        ):
+            await connection.send_message(json.dumps(CALL))
+            assert "blue" in str(await connection.get_message())
+    assert_parent(collected.spans["tools/call tenant"])
+
+
+async def test_http_sse_has_the_headers_and_the_parent_of_its_stream() -> None:
+    server = with_tenant(make_server())
+    with collecting(server) as collected:
+        async with site(server) as there, there.wire() as wire:
+            parser = EventParser()
+            await wire.send(request("GET", "/sse", CONNECTION_HEADERS))
+            await wire.head()
+            path = (await wire.event(parser)).data
+            body = json.dumps(CALL).encode()
+            await there.send("POST", path, HEADERS, body)
+            assert "blue" in (await wire.event(parser)).data
+    assert_parent(collected.spans["tools/call tenant"])
+
+
+def assert_parent(span: ReadableSpan) -> None:
+    assert span.parent is not None
+    assert format(span.parent.trace_id, "032x") == TRACE_ID
+
+
+async def test_a_session_has_a_duration() -> None:
+    server = make_server()
+    with collecting(server) as collected:
+        async with connect(server, "2025-11-25") as client:
+            await client.list_tools()
+        async with connect(server, "2026-07-28") as client:
+            await client.list_tools()
+        async with site(server) as there:
+            url = f"http://127.0.0.1:{there.port}/mcp"
+            async with connect_to(url, revision="2025-06-18") as client:
+                await client.list_tools()
+    assert collected.durations("mcp.server.session.duration") == [
+        {"mcp.protocol.version": "2025-11-25", "network.transport": "inproc"},
+        {
+            "mcp.protocol.version": "2025-06-18",
+            "network.transport": "tcp",
+            "network.protocol.name": "http",
+        },
+    ]
 
 
 async def test_a_bad_traceparent_starts_a_new_trace() -> None:

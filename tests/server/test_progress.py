@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import trio
 
 from mcp_trio import Context, Server
 from tests.support.checked import ALL, connect
@@ -117,3 +118,43 @@ async def test_the_requests_meta_is_the_tools_to_read() -> None:
             "example.com/trace": {"a": [1]},
         }
         assert (await client.call_tool("work")).structured == {}
+
+
+async def test_a_function_that_reports_all_the_time_lets_other_calls_run() -> None:
+    server = Server("x")
+    stopped = trio.Event()
+
+    @server.tool
+    async def work(ctx: Context) -> str:
+        done = 0
+        while not stopped.is_set():
+            done += 1
+            await ctx.progress(done)
+        return "done"
+
+    @server.tool
+    async def stop() -> str:
+        stopped.set()
+        return "stopped"
+
+    async with connect(server, R) as client:
+        id = client.begin("tools/call", {"name": "work"})
+        await client.call_tool("stop")
+        await client.finish(id)
+
+
+async def test_a_report_right_after_another_notices_a_cancelled_scope() -> None:
+    server = Server("x")
+
+    @server.tool
+    async def work(ctx: Context) -> str:
+        with trio.CancelScope() as scope:
+            await ctx.progress(1)
+            scope.cancel()
+            await ctx.progress(2)
+            return "went on"
+        return "noticed"
+
+    async with connect(server, R) as client:
+        result = await client.call_tool("work", meta={"progressToken": 1})
+    assert result.text == "noticed"

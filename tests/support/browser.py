@@ -130,7 +130,7 @@ class Page:
 
 
 @contextmanager
-def browser(folder: Path) -> Iterator[ClientConnection]:
+def browser(folder: Path, *more_flags: str) -> Iterator[ClientConnection]:
     program = (
         shutil.which("chromium")
         or shutil.which("chromium-browser")
@@ -146,6 +146,7 @@ def browser(folder: Path) -> Iterator[ClientConnection]:
         "--disable-gpu",
         "--remote-debugging-port=0",
     ]
+    flags += more_flags
     command = [program, *flags, f"--user-data-dir={folder}", "about:blank"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:

@@ -56,6 +56,26 @@ TASK_RESULTS = {
 }
 TASK_NOTIFICATION = "notifications/tasks"
 
+# The schema of the skills extension, and the results of its methods. In sessions they have
+# what every result has there.
+SKILLS = "skills"
+SKILL_RESULTS = {
+    "skills/list": "ListSkillsResult",
+    "skills/get": "GetSkillResult",
+    "resources/directory/read": "ReadResourceDirectoryResult",
+}
+
+# The schema of the apps extension, and where results have a part of it: the result's list,
+# and the definition of `_meta.ui` in its items.
+APPS = "apps"
+APP_PARTS = {
+    "tools": "McpUiToolMeta",
+    "resources": "McpUiResourceMeta",
+    "contents": "McpUiResourceMeta",
+}
+APP_MIME_TYPE = "text/html;profile=mcp-app"
+EXTENSIONS = (TASKS, SKILLS, APPS)
+
 MAY_NEED_INPUT = frozenset({"tools/call", "prompts/get", "resources/read"})
 BATCH_REVISIONS = frozenset({"2025-03-26"})
 FREE_BODIES = frozenset({"inputSchema", "outputSchema"})
@@ -83,8 +103,8 @@ ANY_JSON = frozenset({"JSONValue"})
 def raw_definitions(revision: str) -> dict[str, Schema]:
     """The definitions of one revision as they are published, with the oracle's amendments."""
     path = DATA / "schema" / f"{revision}.json"
-    if revision == TASKS:
-        path = DATA / "extensions" / "tasks.schema.json"
+    if revision in EXTENSIONS:
+        path = DATA / "extensions" / f"{revision}.schema.json"
     document = json.loads(path.read_text(encoding="utf-8"))
     definitions: dict[str, Schema] = document.get("$defs") or document["definitions"]
     for name, properties in AMENDMENTS.get(revision, {}).items():
@@ -375,6 +395,23 @@ def without_extensions(message: dict[str, Any]) -> tuple[dict[str, Any], list[st
     return message, found
 
 
+def problems_of_apps(result: Any) -> list[str]:
+    """What is wrong with what a result says about pages of apps."""
+    found = []
+    for key, name in APP_PARTS.items():
+        items = result.get(key) if isinstance(result, dict) else None
+        for index, item in enumerate(items if isinstance(items, list) else ()):
+            where = f"$.result.{key}[{index}]"
+            if "ui" in item.get("_meta", {}):
+                lines = judge(APPS, name, item["_meta"]["ui"])
+                found += [f"{where}._meta.ui{line[1:]}" for line in lines]
+            if item.get("uri", "").startswith("ui://"):
+                mime_type = item.get("mimeType")
+                if mime_type != APP_MIME_TYPE:
+                    found.append(f"{where}.mimeType: {mime_type!r} for a page")
+    return found
+
+
 # Judging a conversation
 
 
@@ -456,6 +493,15 @@ class Oracle:
             found += judge(self.revision, "CallToolResult", result)
         return found
 
+    def _check_skills(self, name: str, result: Any) -> list[str]:
+        """Judge a result of the skills extension, and the resources in it."""
+        if self.revision not in TASKS_REVISIONS:
+            name += "InSession"
+        found = problems(SKILLS, definition(SKILLS, name), result)
+        for item in result.get("resources", ()):
+            found += judge(self.revision, "Resource", item)
+        return found
+
     def _check_result(self, message: dict[str, Any]) -> list[str]:
         method, found = self._answered(message.get("id"))
         if found:
@@ -465,7 +511,10 @@ class Oracle:
                 return self._check_task(message, TASK_RESULTS[method], "result")
             if method == "tools/call" and is_task(message["result"]):
                 return self._check_task(message, "CreateTaskResult", "result")
+        if method in SKILL_RESULTS:
+            return self._check_skills(SKILL_RESULTS[method], message["result"])
         message, found = without_extensions(message)
+        found += problems_of_apps(message["result"])
         name = self._result_name(method, message["result"])
         if name is None:
             return [

@@ -58,11 +58,19 @@ def test_a_trace_may_be_its_header_alone(written):
     assert read(written(HEADER)).lines == []
 
 
-def test_white_space_and_unknown_keys_do_no_harm(written):
-    trace = read(
-        written(b'{"mcp_trace": 1, "transport": "ws", "later": {}}   \n' + PING)
-    )
+def test_white_space_does_no_harm(written):
+    trace = read(written(b'{"mcp_trace": 1, "transport": "ws"}   \n' + PING))
     assert trace.header.transport == "ws"
+
+
+def test_unknown_header_keys_are_named(written):
+    said, _ = problem(
+        written(b'{"mcp_trace":1,"transport":"ws","later":{},"ignored":[]}\n')
+    )
+    assert said == (
+        ":1: unknown key in the header: 'later', 'ignored' (did you mean ignore?); "
+        "a newer version of mcp_trio may know it"
+    )
 
 
 def test_a_trace_says_what_it_has_not(written):
@@ -73,47 +81,58 @@ def test_a_trace_says_what_it_has_not(written):
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"", ": no trace: the file is empty"),
-        (b'{"mcp_tr', ": no trace: its only line is cut off"),
+        (b"", ": not a trace: the file is empty"),
+        (b'{"mcp_tr', ": not a trace: its only line is cut off"),
         (
             b'{"mcp_trace":2,"anything":1}\n',
-            ":1: version 2 of the format; this program reads version 1",
+            ":1: expected version 1 of the format, got 2; a newer version of mcp_trio may read it",
         ),
-        (b"\n", ":1: no header of a trace: Input data was truncated"),
-        (b"[]\n", ":1: no header of a trace: Expected `object`, got `array`"),
+        (b"\n", ":1: not the header of a trace: Input data was truncated"),
+        (b"[]\n", ":1: not the header of a trace: Expected `object`, got `array`"),
         (
             b"\xff\n",
-            ":1: no header of a trace: JSON is malformed: invalid character (byte 0)",
+            ":1: not the header of a trace: JSON is malformed: invalid character (byte 0)",
         ),
-        (PING, ":1: no header of a trace: Object missing required field `mcp_trace`"),
+        (
+            PING,
+            ":1: not the header of a trace: Object missing required field `mcp_trace`",
+        ),
         (
             b'{"mcp_trace":1}\n',
-            ":1: no header of a trace: Object missing required field `transport`",
+            ":1: not the header of a trace: Object missing required field `transport`",
         ),
         (
             b'{"mcp_trace":1,"transport":"udp"}\n',
-            ":1: no header of a trace: Invalid enum value 'udp' - at `$.transport`",
+            ":1: not the header of a trace: Invalid enum value 'udp' - at `$.transport`",
         ),
         (
             HEADER[:-2] + b',"ignore":["a"]}\n',
-            ":1: no header of a trace: ignore: 'a' is no JSON Pointer, which begins with /",
+            ":1: not the header of a trace: ignore: expected a JSON Pointer such as /result/time, got 'a'",
         ),
-        (HEADER + PING + b"\n", ":3: no line of a trace: Input data was truncated"),
+        (HEADER + PING + b"\n", ":3: not a line of a trace: Input data was truncated"),
         (
             HEADER + b'{"t":0}\n',
-            ":2: no line of a trace: Object missing required field `from`",
+            ":2: not a line of a trace: Object missing required field `from`",
         ),
         (
             HEADER + b'{"t":0,"from":"me","raw":""}\n',
-            ":2: no line of a trace: Invalid enum value 'me' - at `$.from`",
+            ":2: not a line of a trace: Invalid enum value 'me' - at `$.from`",
         ),
         (
             HEADER + b'{"t":0,"from":"client"}\n',
-            ":2: no line of a trace: neither message, raw, http, event nor ends: nothing was sent",
+            ":2: not a line of a trace: neither message, raw, http, event nor ends: nothing was sent",
         ),
         (
             HEADER + b'{"t":0,"from":"client","message":{},"raw":""}\n',
-            ":2: no line of a trace: message and raw exclude each other",
+            ":2: not a line of a trace: message and raw exclude each other",
+        ),
+        (
+            HEADER + b'{"t":0,"from":"client","mesage":{}}\n',
+            ":2: not a line of a trace: Object contains unknown field `mesage`",
+        ),
+        (
+            HEADER[:-2] + b',"settle":61}\n',
+            ":1: not the header of a trace: settle: expected 0 to 60 seconds, got 61",
         ),
     ],
 )
@@ -132,7 +151,7 @@ def test_of_a_trace_that_is_cut_off_the_rest_is_there(written):
 
 def test_a_bad_line_before_the_cut_is_told_first(written):
     said, whole = problem(written(HEADER + b"bad\n" + PING[:20]))
-    assert said.startswith(":2: no line of a trace: ")
+    assert said.startswith(":2: not a line of a trace: ")
     assert whole is None
 
 
@@ -140,7 +159,7 @@ def test_deep_nesting_is_a_problem_in_words(written):
     said, _ = problem(
         written(HEADER + b'{"t":0,"from":"client","message":' + b"[" * 100_000 + b"\n")
     )
-    assert said.startswith(":2: no line of a trace: ")
+    assert said.startswith(":2: not a line of a trace: ")
 
 
 def test_a_file_that_is_not_there_is_a_problem_in_words(tmp_path):

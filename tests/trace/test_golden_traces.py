@@ -73,7 +73,7 @@ def test_a_trace_says_what_it_holds(path: Path) -> None:
 
 @each_made
 def test_a_trace_stands_under_its_revision(path: Path) -> None:
-    folders = (trace_in(path).header.revision, "hostile", "tasks")
+    folders = (trace_in(path).header.revision, "hostile", "apps", "skills", "tasks")
     assert path.parent.name in folders
 
 

@@ -158,7 +158,7 @@ def test_a_folder_without_traces_is_an_error(project, folder):
     result = run(project)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
-        [f"ERROR: mcp_traces: there are no traces (*.jsonl) in *{folder}"]
+        [f"ERROR: mcp_traces: expected traces (*.jsonl), found none in *{folder}"]
     )
 
 
@@ -166,7 +166,7 @@ def test_what_is_no_trace_is_an_error_that_says_where(project):
     (project.path / "traces" / "adding.jsonl").write_text("{}\n", encoding="utf-8")
     result = run(project)
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*adding.jsonl:1: no header of a trace: *"])
+    result.stdout.fnmatch_lines(["*adding.jsonl:1: not the header of a trace: *"])
 
 
 def test_a_server_that_cannot_be_loaded_says_why(project):

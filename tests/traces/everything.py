@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    apps,
     asking,
     behaviour,
     hostile,
@@ -10,6 +11,7 @@ from . import (
     http_hostile,
     methods,
     seeds,
+    skills,
     tasks,
 )
 from .playing import Scenario
@@ -28,6 +30,8 @@ def scenarios() -> list[Scenario]:
             http_behaviour,
             http_hostile,
             tasks,
+            apps,
+            skills,
         )
         for scenario in module.SCENARIOS
     ]

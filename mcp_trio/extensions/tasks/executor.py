@@ -2,8 +2,9 @@
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import trio
@@ -22,20 +23,28 @@ from ...server.handlers import Handler, call_with_hooks
 from ...server.limiter import sender
 from ...server.request import Request
 from ...server.runner import SPOILED
-from ...stores.base import LeaseLost, QueuedJob, Store, Subscription
-from .ledger import Ledger
+from ...stores.base import (
+    LeaseLost,
+    QueuedJob,
+    Store,
+    StoreUnavailable,
+    Subscription,
+)
+from ...stores.patience import until_available
+from .ledger import TaskLedger
 from .manual import ManualCall
 from .record import StoredPrincipal, TaskRecord
-from .records import CHANGED, TaskRecords, new_id
+from .records import TaskRecords, new_id
 from .running import RunningTask
 from .slots import Slot, Slots
 
 log = logging.getLogger("mcp_trio")
 
-QUEUE = "tasks"
 # Seconds for which a process leases a task, and after which it renews the lease.
 LEASE = 10.0
 RENEW = 3.0
+# Seconds between two attempts to renew leases while the store is away.
+RETRY = 0.5
 # The part of the grace that clients get to see what became of their tasks.
 LAST_LOOK = 0.4
 
@@ -79,22 +88,25 @@ class Executor:
     """The tasks of one server in this process.
 
     Every task goes through the queue in the store, from which each process takes as
-    many as it has slots. `on_change` is called with each task that has changed.
+    many as it has slots. `on_change` is called with each task that has changed. Those
+    in `listened` are looked at again if changes may have been missed.
     """
 
     def __init__(
         self,
         server: Server[Any],
         store: Store,
-        ledger: Ledger,
+        ledger: TaskLedger,
         durations: Durations,
         *,
         slots: int,
         on_change: Callable[[TaskRecord], None],
+        listened: Collection[str],
     ) -> None:
-        self.records = TaskRecords(store)
         self._server = server
-        self._store = store
+        self._listened = listened
+        self._queue = f"tasks:{server.info.name}"
+        self.use_store(store)
         self._ledger = ledger
         self._durations = durations
         self._slot_count = slots
@@ -110,15 +122,24 @@ class Executor:
         self._unseen: set[str] = set()
         self._settled = trio.lowlevel.ParkingLot()
 
+        # Cancelled when this process takes no more tasks from the queue.
+        self._taking = trio.CancelScope()
+
+    def use_store(self, store: Store) -> None:
+        """Keep tasks in this store. Call it before the executor runs."""
+        self._store = store
+        self.records = TaskRecords(store, self._server.info.name)
+
     # The life of the executor
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run tasks for as long as this is entered."""
         self._is_stopping = False
+        self._taking = trio.CancelScope()
         self._slots = Slots(self._server.task_slots or self._slot_count)
         async with (
-            self._store.subscribe(CHANGED) as changes,
+            self._store.subscribe(self.records.channel) as changes,
             trio.open_nursery() as nursery,
         ):
             self._nursery = nursery
@@ -135,20 +156,29 @@ class Executor:
         """
         self._is_stopping = True
         if self._store.is_shared:
+            self._taking.cancel()
             self._give_back()
         deadline = trio.current_time() + seconds
         with trio.move_on_at(deadline - LAST_LOOK * seconds):
-            while self._unfinished:
+            while self._is_unsettled:
                 await self._settled.park()
         for task in list(self._running.values()):
             task.stop(STOPPED)
         if self._store.is_shared:
+            with trio.move_on_at(deadline):
+                while self._running:
+                    await self._settled.park()
             return
         for id in self._unfinished - self._running.keys():
             await self._fail(id, STOPPED)
         with trio.move_on_at(deadline):
             while self._unfinished or self._unseen:
                 await self._settled.park()
+
+    @property
+    def _is_unsettled(self) -> bool:
+        """Whether there are tasks that will not go on without this process."""
+        return bool(self._running if self._store.is_shared else self._unfinished)
 
     def _give_back(self) -> None:
         """Let other processes run the tasks that may be run again."""
@@ -166,14 +196,17 @@ class Executor:
     async def _watch(self, changes: Subscription) -> None:
         """Act on changes of tasks, whichever process has made them."""
         while True:
-            for data in dict.fromkeys(await changes.receive()):
+            changed = [data.decode() for data in await changes.receive()]
+            if not changed:  # some may have been missed
+                changed = [*self._running, *self._unfinished, *self._listened]
+            for id in dict.fromkeys(changed):
                 try:
-                    await self._note_change(data.decode())
+                    await self._note_change(id)
                 except Exception:
                     log.exception("a change of a task was not announced")
 
     async def _note_change(self, id: str) -> None:
-        record = await self.records.read(id)
+        record = await until_available(partial(self.records.read, id))
         if id in self._running:
             self._running[id].note_change(record)
         if record is not None:
@@ -190,26 +223,42 @@ class Executor:
 
     async def _take_jobs(self, nursery: trio.Nursery) -> None:
         """Take tasks from the queue as long as there are slots."""
-        while True:
-            await self._slots.wait()
-            job = await self._store.pull(QUEUE, LEASE)
-            slot = Slot(self._slots)
-            await slot.take()
-            nursery.start_soon(self._take_job, job, slot)
+        pull = partial(self._store.pull, self._queue, LEASE)
+        with self._taking:
+            while True:
+                await self._slots.wait()
+                job = await until_available(pull)
+                slot = Slot(self._slots)
+                slot.take_now()
+                nursery.start_soon(self._take_job, job, slot)
 
     async def _renew(self) -> None:
         """Keep the leases of this process; stop a task whose lease is lost.
 
         Forget tasks that have expired, even if nobody uses the store any more.
         """
+        seconds = RENEW
         while True:
-            await trio.sleep(RENEW)
-            for id in self._ledger.forget_expired():
-                await self.records.delete(id)
-            for task in list(self._running.values()):
-                try:
-                    await self._store.renew(task.job.lease, LEASE)
-                except LeaseLost:
+            await trio.sleep(seconds)
+            try:
+                await self._delete_expired()
+                await self._renew_leases()
+                seconds = RENEW
+            except StoreUnavailable as problem:
+                log.debug("leases of tasks are not renewed: %s", problem.reason)
+                # As soon as the store is back, before others take the tasks over.
+                seconds = RETRY
+
+    async def _delete_expired(self) -> None:
+        for id in self._ledger.forget_expired():
+            await self.records.delete(id)
+
+    async def _renew_leases(self) -> None:
+        for task in list(self._running.values()):
+            try:
+                await self._store.renew(task.job.lease, LEASE)
+            except LeaseLost:
+                if task.id in self._running:
                     log.warning(
                         "task %s: its lease was lost, so it is stopped", task.id
                     )
@@ -220,8 +269,19 @@ class Executor:
     async def create(self, request: Request, tool: ServerTool) -> TaskRecord:
         """Create a task for a call, and let any process run it. Raises TooManyCalls."""
         record = await self._store_new(request, tool)
-        await self._store.push(QUEUE, record.id.encode())
+        await self._push(record)
         return record
+
+    async def _push(
+        self, record: TaskRecord, *, hold: float | None = None
+    ) -> QueuedJob | None:
+        """Put a new task into the queue. Raises StoreUnavailable."""
+        try:
+            return await self._store.push(self._queue, record.id.encode(), hold=hold)
+        except StoreUnavailable:
+            # Its client does not know it.
+            self._unfinished.discard(record.id)
+            raise
 
     async def _store_new(self, request: Request, tool: ServerTool) -> TaskRecord:
         if self._is_stopping:
@@ -266,7 +326,7 @@ class Executor:
 
         async def become_task(call: ManualCall) -> tuple[TaskRecord, RunningTask]:
             record = await self._store_new(request, tool)
-            job = await self._store.push(QUEUE, record.id.encode(), hold=LEASE)
+            job = await self._push(record, hold=LEASE)
             assert job is not None  # because it is held
             slot = Slot(self._slots)
             task = self._start(record, job, request, call.scope, slot)
@@ -313,7 +373,7 @@ class Executor:
 
     async def _run_job(self, job: QueuedJob, slot: Slot) -> None:
         id = job.data.decode()
-        record = await self.records.read(id)
+        record = await until_available(partial(self.records.read, id))
         if id in self._running:
             # It runs here, but this process was too busy to renew its lease.
             self._running[id].job = job
@@ -326,7 +386,7 @@ class Executor:
             await self._run_task(record, job, slot)
 
     async def _drop(self, job: QueuedJob) -> None:
-        await self._store.done(job)
+        await until_available(partial(self._store.done, job))
         self._note_end(job.data.decode())
 
     def _start(
@@ -396,7 +456,6 @@ class Executor:
 
     async def _end(self, task: RunningTask, reply: bytes | None) -> None:
         """Write down what became of a task, and let others have its slot."""
-        del self._running[task.id]
         task.slot.release()
         try:
             if reply is not None:
@@ -407,11 +466,13 @@ class Executor:
             log.warning(
                 "task %s: its lease was lost, so its result is not kept", task.id
             )
-        if task.is_given_back:
-            await self._store.give_back(task.job)
-        else:
-            await self._store.done(task.job)
+        # Until now its lease was renewed, in case that the store is away.
+        del self._running[task.id]
+        end = self._store.give_back if task.is_given_back else self._store.done
+        await until_available(partial(end, task.job))
+        if not task.is_given_back:
             self._note_end(task.id)
+        self._settled.unpark_all()
 
     async def _write_reply(self, task: RunningTask, reply: bytes) -> None:
         envelope = jsonrpc.decode(reply)
@@ -421,6 +482,7 @@ class Executor:
             return
 
         def change(record: TaskRecord) -> bool:
+            record.answers = {}
             if result:
                 record.status = "completed"
                 record.result = Raw(result)
@@ -428,7 +490,9 @@ class Executor:
                 record.fail_with(Raw(bytes(envelope.error)))
             return True
 
-        await self.records.change(task.id, change, task.job.lease)
+        await until_available(
+            partial(self.records.change, task.id, change, task.job.lease)
+        )
 
     async def _fail(self, id: str, reason: str) -> None:
         """Let a task fail with an internal error."""
@@ -438,4 +502,4 @@ class Executor:
             record.fail_with(error)
             return True
 
-        await self.records.change(id, change)
+        await until_available(partial(self.records.change, id, change))

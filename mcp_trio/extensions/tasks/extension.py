@@ -1,7 +1,7 @@
 """Tasks: the extension's methods, and its part in calls and lists of tools."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import trio
@@ -22,7 +22,7 @@ from ...stores.base import Store
 from ...stores.memory import MemoryStore
 from ..base import Extension, ExtensionContext, method
 from .executor import Durations, Executor
-from .ledger import Ledger
+from .ledger import TaskLedger
 from .record import TaskRecord
 
 IDENTIFIER = "io.modelcontextprotocol/tasks"
@@ -53,6 +53,7 @@ class Tasks(Extension):
     `ttl` and `poll_interval` are for tools that have none of their own, and `most_ttl`
     is the longest that a task is kept. One client may have `most_tasks` that have not
     expired, and those may hold `most_bytes`. Durations are in seconds.
+    `store` is where tasks are kept: by default that of the server.
     """
 
     identifier = IDENTIFIER
@@ -80,8 +81,9 @@ class Tasks(Extension):
         must_be_seconds(most_ttl, "Tasks(most_ttl)")
         self.slots = slots
         self._durations = Durations(ttl, poll_interval, most_ttl)
-        self._ledger = Ledger(most_tasks, most_bytes)
-        self._store: Store = MemoryStore() if store is None else store
+        self._ledger = TaskLedger(most_tasks, most_bytes)
+        # Only if it is not the server's.
+        self._own_store = store
         # The subscriptions to each task.
         self._listeners: dict[str, set[Listening]] = {}
 
@@ -90,18 +92,27 @@ class Tasks(Extension):
         hooks = super().bind(server)
         self._executor = Executor(
             server,
-            self._store,
+            self._own_store or MemoryStore(),
             self._ledger,
             self._durations,
             slots=self.slots,
             on_change=self._tell_listeners,
+            listened=self._listeners.keys(),
         )
         return hooks
+
+    def use_store(self, store: Store) -> None:
+        """Keep the tasks in the server's store, unless this has a store of its own."""
+        if self._own_store is None:
+            self._executor.use_store(store)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run tasks for as long as the server does."""
-        async with self._executor.running():
+        async with AsyncExitStack() as stack:
+            if self._own_store is not None:
+                await stack.enter_async_context(self._own_store.running())
+            await stack.enter_async_context(self._executor.running())
             yield
 
     async def settle(self, seconds: float) -> None:

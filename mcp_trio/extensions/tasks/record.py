@@ -49,7 +49,8 @@ class TaskRecord(Struct, omit_defaults=True):
 
     `params` are those of the `tools/call` that created it, with its `_meta`.
     `questions` are those that the client has not answered, `answers` those of its
-    answers that the tool has not taken. `asked` are the keys of all questions so far.
+    answers that the tool has not taken, or all of them if the tool may run again.
+    `asked` are the keys of all questions so far.
     """
 
     id: str

@@ -9,9 +9,6 @@ from msgspec import json
 from ...stores.base import Lease, Store
 from .record import TaskRecord
 
-# The channel on which the ids of tasks are published that have changed.
-CHANGED = "tasks"
-
 _encode = json.Encoder().encode
 _decode = json.Decoder(TaskRecord).decode
 
@@ -22,25 +19,33 @@ def new_id() -> str:
 
 
 class TaskRecords:
-    """Reads and changes tasks in a store."""
+    """Reads and changes the tasks of one server in a store.
 
-    def __init__(self, store: Store) -> None:
+    The ids of tasks that have changed are published on `channel`.
+    """
+
+    def __init__(self, store: Store, server: str) -> None:
+        self.channel = f"tasks:{server}"
         self._store = store
+        self._prefix = f"task:{server}:"
+
+    def _key(self, id: str) -> str:
+        return self._prefix + id
 
     async def create(self, record: TaskRecord) -> None:
         """Store a new task for as long as it lives."""
         record.updated = record.created
-        key = _key(record.id)
+        key = self._key(record.id)
         await self._store.write(key, _encode(record), ttl=record.ttl, expected=0)
 
     async def read(self, id: str) -> TaskRecord | None:
         """Return a task, or None if there is none, or no longer."""
-        found = await self._store.read(_key(id))
+        found = await self._store.read(self._key(id))
         return None if found is None else _decode(found.value)
 
     async def delete(self, id: str) -> None:
         """Delete a task."""
-        await self._store.delete(_key(id))
+        await self._store.delete(self._key(id))
 
     async def change(
         self,
@@ -54,7 +59,7 @@ class TaskRecords:
         somebody else was faster. Raises LeaseLost.
         """
         while True:
-            found = await self._store.read(_key(id))
+            found = await self._store.read(self._key(id))
             if found is None:
                 return None
             record = _decode(found.value)
@@ -62,12 +67,8 @@ class TaskRecords:
                 return record
             record.updated = time.time()
             version = await self._store.write(
-                _key(id), _encode(record), expected=found.version, lease=lease
+                self._key(id), _encode(record), expected=found.version, lease=lease
             )
             if version is not None:
-                await self._store.publish(CHANGED, id.encode())
+                await self._store.publish(self.channel, id.encode())
                 return record
-
-
-def _key(id: str) -> str:
-    return f"task:{id}"

@@ -1,5 +1,8 @@
 """A tool that runs as a task in this process."""
 
+import logging
+from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import trio
@@ -8,10 +11,13 @@ from msgspec import Raw, json
 from ...server.client_requests import Question, check_capability
 from ...server.exceptions import AskFailed
 from ...server.request import Request
-from ...stores.base import QueuedJob
+from ...stores.base import QueuedJob, StoreUnavailable
+from ...stores.patience import until_available
 from .record import TaskRecord
 from .records import TaskRecords
 from .slots import Slot
+
+log = logging.getLogger("mcp_trio")
 
 T = TypeVar("T")
 
@@ -37,6 +43,8 @@ class RunningTask:
         self.id = record.id
         self.may_be_given_back = record.retry
         self.is_given_back = False
+        # The keys of the questions so far, in this process.
+        self._asked: set[str] = set()
         self.job = job
         self.scope = scope
         self.slot = slot
@@ -72,7 +80,10 @@ class RunningTask:
             record.message = message
             return True
 
-        await self._records.change(self.id, change, self.job.lease)
+        try:
+            await self._records.change(self.id, change, self.job.lease)
+        except StoreUnavailable as problem:
+            log.debug("task %s: its status is not kept: %s", self.id, problem.reason)
 
     async def all(self, *questions: Question[Any]) -> list[Any]:
         """Ask the client, and wait until it has answered all questions.
@@ -92,33 +103,39 @@ class RunningTask:
         ]
 
     async def _issue(self, questions: tuple[Question[Any], ...]) -> list[str]:
-        """Add the questions to the task, and return their keys."""
+        """Add the questions to the task, and return their keys.
+
+        Those that the task has asked before, in a process that was lost, keep their
+        answers.
+        """
         revision = self._request.call.revision
-        requests = [
-            revision.input_request(question.method, question.params(revision))
-            for question in questions
-        ]
-        keys: list[str] = []
+        requests: dict[str, Raw] = {}
+        for question in questions:
+            key = _unused_key(question, self._asked)
+            self._asked.add(key)
+            params = question.params(revision)
+            request = revision.input_request(question.method, params)
+            requests[key] = Raw(json.encode(request))
 
         def change(record: TaskRecord) -> bool:
-            keys.clear()
-            for question, request in zip(questions, requests, strict=True):
-                key = _unused_key(question, record.asked)
-                keys.append(key)
-                record.asked.append(key)
-                record.questions[key] = Raw(json.encode(request))
-            record.status = "input_required"
-            return True
+            new = requests.keys() - record.asked
+            for key in requests:
+                if key in new:
+                    record.asked.append(key)
+                    record.questions[key] = requests[key]
+            if new:
+                record.status = "input_required"
+            return bool(new)
 
-        record = await self._records.change(self.id, change, self.job.lease)
+        record = await self._change(change)
         if record is None or record.is_over:
             await trio.sleep_forever()  # until this task is cancelled, in a moment
-        return keys
+        return list(requests)
 
     async def _wait_for_answers(self, keys: list[str]) -> dict[str, Raw]:
         while True:
             changed = self._changed
-            record = await self._records.read(self.id)
+            record = await until_available(partial(self._records.read, self.id))
             if record is None or record.is_over:
                 await trio.sleep_forever()  # until this task is cancelled, in a moment
             elif record.questions.keys().isdisjoint(keys):
@@ -127,17 +144,24 @@ class RunningTask:
         answers: dict[str, Raw] = {}
 
         def take(record: TaskRecord) -> bool:
-            for key in keys:
-                if key in record.answers:
-                    answers[key] = record.answers.pop(key)
-            return True
+            found = record.answers.keys() & set(keys)
+            for key in found:
+                answers[key] = record.answers[key]
+                if not record.retry:
+                    del record.answers[key]
+            return bool(found) and not record.retry
 
-        await self._records.change(self.id, take, self.job.lease)
+        await self._change(take)
         return answers
 
+    async def _change(self, change: Callable[[TaskRecord], bool]) -> TaskRecord | None:
+        return await until_available(
+            lambda: self._records.change(self.id, change, self.job.lease)
+        )
 
-def _unused_key(question: Question[Any], asked: list[str]) -> str:
-    """Return a key for a question that this task has never used."""
+
+def _unused_key(question: Question[Any], asked: set[str]) -> str:
+    """Return a key for a question that is not among those asked."""
     name = question.key or question.method.partition("/")[0]
     key = name
     number = 2

@@ -31,6 +31,10 @@ class Slot:
     async def take(self) -> None:
         """Take a slot, as soon as one is free."""
         await self._slots.wait()
+        self.take_now()
+
+    def take_now(self) -> None:
+        """Take a slot, even if that is one too many for a while."""
         self._slots.free -= 1
         self._is_taken = True
 

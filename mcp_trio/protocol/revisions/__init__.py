@@ -11,6 +11,7 @@ from .r2025_03_26 import R2025_03_26
 from .r2025_06_18 import R2025_06_18
 from .r2025_11_25 import R2025_11_25
 from .r2026_07_28 import R2026_07_28
+from .sessionless import sessionless
 
 Kinds = tuple[type[Revision], ...]
 
@@ -39,6 +40,8 @@ class Revisions:
         extensions: ExtensionTable | None = None,
     ) -> None:
         self.extensions = ExtensionTable() if extensions is None else extensions
+        self._server = server
+        self._instructions = instructions
         # Oldest first.
         self.all = [kind(server, instructions) for kind in kinds]
         # The revisions with and without `initialize`, by name.
@@ -50,6 +53,15 @@ class Revisions:
         self.newest_opening = next(reversed(self.opening.values()))
         # Newest first.
         self.names = [revision.name for revision in reversed(self.all)]
+
+    def without_sessions(self) -> "Revisions":
+        """Return those of the revisions that can do without sessions over HTTP."""
+        kinds = tuple(
+            sessionless(type(revision))
+            for revision in self.all
+            if revision.resumes or not revision.opens
+        )
+        return Revisions(self._server, self._instructions, kinds, self.extensions)
 
     def serves(self, revision: Revision, method: str) -> bool:
         """Return whether a revision, or an extension in that revision, has a method."""

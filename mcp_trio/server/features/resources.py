@@ -37,6 +37,7 @@ class ServerResource(Feature):
         icons: list[model.Icon] | None = None,
         annotations: model.Annotations | None = None,
         meta: Json | None = None,
+        contents_meta: Json | None = None,
         scopes: Iterable[str] = NO_SCOPES,
     ) -> None:
         if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", uri):
@@ -46,6 +47,7 @@ class ServerResource(Feature):
         self.template = UriTemplate(uri)
         super().__init__(function, "resource", uri, strings=True)
         self._check_variables()
+        self._contents_meta = contents_meta
         self.scopes = as_scopes(scopes, "server.resource(scopes)")
         name = listed_name("resource", name, function)
         description = listed_description(description, function)
@@ -106,10 +108,13 @@ class ServerResource(Feature):
         if isinstance(value, _CONTENTS):
             return value
         mime_type = self.listed.mime_type
+        meta = self._contents_meta
         if isinstance(value, str):
-            return TextContents(uri, value, mime_type=mime_type or "text/plain")
+            mime_type = mime_type or "text/plain"
+            return TextContents(uri, value, mime_type=mime_type, meta=meta)
         if isinstance(value, bytes | bytearray | memoryview):
             mime_type = mime_type or "application/octet-stream"
-            return model.BlobContents(uri, bytes(value), mime_type=mime_type)
+            return model.BlobContents(uri, bytes(value), mime_type=mime_type, meta=meta)
         text = encode_value(value).decode()
-        return TextContents(uri, text, mime_type=mime_type or "application/json")
+        mime_type = mime_type or "application/json"
+        return TextContents(uri, text, mime_type=mime_type, meta=meta)

@@ -185,6 +185,44 @@ def task_options(
     return TaskOptions(task == "required", ttl, poll_interval, retry, manual_start)
 
 
+def app_meta(
+    meta: Json | None, ui: str | None, visibility: Iterable[str] | None
+) -> Json:
+    """Return a tool's `_meta` with what the page of its app needs."""
+    if meta is not None and "ui" in meta:
+        raise ValueError(
+            "server.tool(meta): the key 'ui' is written by ui= and visibility=; leave "
+            "it out"
+        )
+    described: Json = {}
+    if ui is not None:
+        if not is_page_uri(ui):
+            raise ValueError(
+                f"server.tool(ui): expected a URI such as 'ui://clock/main', got {ui!r}"
+            )
+        described["resourceUri"] = ui
+    if visibility is not None:
+        described["visibility"] = _checked_visibility(visibility)
+    return {**(meta or {}), "ui": described}
+
+
+def is_page_uri(value: object) -> bool:
+    """Return whether a value can be the URI of a page."""
+    if not isinstance(value, str):
+        return False
+    return re.fullmatch(r"ui://[^{}]+", value) is not None
+
+
+def _checked_visibility(visibility: Iterable[str]) -> list[str]:
+    given = [visibility] if isinstance(visibility, str) else list(visibility)
+    if not given or not {"model", "app"}.issuperset(given):
+        raise ValueError(
+            "server.tool(visibility): expected 'model', 'app' or both, got "
+            f"{visibility!r}"
+        )
+    return list(dict.fromkeys(given))
+
+
 def _content(value: Any, is_content: bool) -> list[model.Content] | None:
     """Return a value as content blocks, or None if it is neither text nor content.
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import convert, json
 
+from .annotation_parts import is_pydantic
 from .annotations import located
-from .contents import is_pydantic
 from .decode import with_whole_numbers
 from .generate import JSONSchema, filled, schema_of
 

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import inspect as shapes
 
 from . import docstrings
-from .contents import with_descriptions
+from .annotation_parts import with_descriptions
 
 JSONSchema = dict[str, Any]
 

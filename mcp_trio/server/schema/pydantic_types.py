@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
-from .contents import is_pydantic_field, with_descriptions
+from .annotation_parts import is_pydantic_field, with_descriptions
 from .generate import JSONSchema
 
 if TYPE_CHECKING:

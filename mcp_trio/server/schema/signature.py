@@ -18,8 +18,8 @@ from msgspec.structs import asdict
 
 from ...protocol import jsonrpc
 from ...protocol.errors import InvalidArguments, InvalidParams
+from .annotation_parts import is_pydantic, is_pydantic_field
 from .annotations import located, member_types
-from .contents import is_pydantic, is_pydantic_field
 from .decode import DECODE_ERRORS, with_whole_numbers
 from .encode import encode_value
 from .generate import JSONSchema, described, schema_of

@@ -9,22 +9,27 @@ from ...auth.resource_metadata import challenge, metadata_document, sse_url
 from ...protocol.jsonrpc import encode
 from ...server.app import Server
 from .messages import JSON, Head, Reply, refusal
-from .rules import HEALTH, MESSAGES, METADATA, SSE, SSE_METADATA
+from .rules import HEALTH, MESSAGES, METADATA, READY, SSE, SSE_METADATA
 
 log = logging.getLogger("mcp_trio")
 
 _BEARER = re.compile(rb"(?i)bearer +([A-Za-z0-9._~+/-]+=*) *")
 # Routes that need no token.
-OPEN = (HEALTH, METADATA, SSE_METADATA)
+OPEN = (HEALTH, READY, METADATA, SSE_METADATA)
 # The routes of HTTP+SSE, whose clients know the server by another URL.
 FOR_SSE = (SSE, MESSAGES, SSE_METADATA)
 
 
 class Bearers:
-    """A server's access control over HTTP. `path` is the path of its endpoint."""
+    """A server's access control over HTTP.
 
-    def __init__(self, server: Server, path: str) -> None:
+    `path` is the path of its endpoint, and `resource` the endpoint's URL for clients.
+    Without one, it is made from each request.
+    """
+
+    def __init__(self, server: Server, path: str, resource: str = "") -> None:
         self._server = server
+        self._known_resource = resource
         self._path = "/" + path.strip("/")
         if server.access is None and server.scopes:
             log.warning(
@@ -87,9 +92,8 @@ class Bearers:
 
     def _endpoint(self, head: Head) -> str:
         """Return the URL of the endpoint, as clients know it."""
-        access = self._server.access
-        if access is not None and access.resource:
-            return access.resource
+        if self._known_resource:
+            return self._known_resource
         given = head.headers.get(b"host", b"")
         host = re.sub(rb"[^A-Za-z0-9.:\[\]_-]", b"", given).decode()
         return f"{head.scheme}://{host}{self._path}"

@@ -19,7 +19,7 @@ from ...server.runner import SPOILED, TURN, Spoiled, log
 from ..send_queue import GONE, let_go
 from .exchange import Exchange
 from .feed import Feed
-from .messages import OUT_OF_MEMORY, TOO_SLOW, Fields, Parsed, Reply, refusal
+from .messages import OUT_OF_MEMORY, TOO_SLOW, Fields, Headers, Parsed, Reply, refusal
 from .parser import BODY, HEAD, IDLE, RequestParser
 from .reader import Reader
 from .rules import MCP
@@ -73,6 +73,7 @@ class Upgrade(Protocol):
         principal: Principal | None,
         token: str,
         address: str,
+        headers: Headers,
     ) -> Awaitable[None]:
         """Serve the client until it goes. `head` is all that was read from it."""
 
@@ -104,7 +105,7 @@ class Connection:
         self.state: State = READING
         self.descriptor = accepted.fileno()
         self.peer = network(peer)
-        # Whoever sent the last request that waited. Behind a proxy this is not the peer.
+        # Who sent the last request that waited: behind a proxy, not the peer.
         self.client = self.peer
         self._principal: Principal | None = None
         # When the current wait for the client began, and when it must end.
@@ -122,7 +123,11 @@ class Connection:
             scheme = "https"
         local = accepted.getsockname()[0]
         self._parser = RequestParser(
-            host.service.admit, local, self.peer, scheme, self._make_body_meter
+            host.service.admission(peer),
+            local,
+            self.peer,
+            scheme,
+            self._make_body_meter,
         )
         self._out: list[bytes] = []  # to be written
         self._backlog = bytearray()  # read while a request ran
@@ -219,12 +224,11 @@ class Connection:
         if self._is_idle() and not self._host.service.stopping:
             self.end_wait()
 
-    def _make_body_meter(self) -> Meter:
-        """Return what charges a body that is being read."""
+    def _make_body_meter(self, address: str) -> Meter:
+        """Return what charges a body that is being read to an address."""
         ledger = self._host.service.server.ledger
-        return Meter(
-            ledger, self.account, "bodies", Priority.REQUEST, self._give_up_body
-        )
+        account = account_at(address, None)
+        return Meter(ledger, account, "bodies", Priority.REQUEST, self._give_up_body)
 
     def _give_up_body(self) -> bool:
         """Refuse the request whose body is being read."""
@@ -486,6 +490,7 @@ class Connection:
             principal=parsed.principal,
             token=parsed.token,
             address=parsed.peer,
+            headers=parsed.headers,
         )
 
     # A response that takes its time

@@ -19,7 +19,7 @@ from ..send_queue import ChargedQueue, QueuedWire, SendQueue
 from . import sse
 from .event_stream import EventStream
 from .feed import Feed
-from .messages import Head, Reply, refusal
+from .messages import Head, Headers, Reply, refusal
 from .metrics import Metrics
 
 
@@ -30,6 +30,8 @@ class LegacyFeed(Feed, kw_only=True):
     feeds: "dict[bytes, LegacyFeed]"  # the feed adds itself while it is open
     inbox: SendQueue
     address: str
+    prefix: str  # what a proxy puts before our paths, for clients
+    request_headers: Headers
 
     @asynccontextmanager
     async def open(self, nursery: trio.Nursery) -> AsyncIterator[None]:
@@ -38,7 +40,7 @@ class LegacyFeed(Feed, kw_only=True):
         self.feeds[query] = self
         try:
             async with super().open(nursery):
-                endpoint = b"/messages?" + query
+                endpoint = self.prefix.encode() + b"/messages?" + query
                 self.stream.head = sse.encode(endpoint, name=b"endpoint")
                 nursery.start_soon(self._converse)
                 yield
@@ -48,7 +50,7 @@ class LegacyFeed(Feed, kw_only=True):
     async def _converse(self) -> None:
         await serve_conversation(
             self.server,
-            QueuedWire(self.inbox, self.stream),
+            QueuedWire(self.inbox, self.stream, self.request_headers),
             self.principal,
             transport="sse",
             address=self.address,
@@ -57,9 +59,13 @@ class LegacyFeed(Feed, kw_only=True):
 
 
 class LegacySse:
-    """A server's side of HTTP+SSE."""
+    """A server's side of HTTP+SSE.
 
-    def __init__(self, server: Server, metrics: Metrics) -> None:
+    `prefix` is what a proxy puts before the paths of the server, for its clients.
+    """
+
+    def __init__(self, server: Server, metrics: Metrics, prefix: str = "") -> None:
+        self._prefix = prefix
         self._server = server
         self._metrics = metrics
         # The open feeds, by the query of the address that messages are posted to.
@@ -82,6 +88,8 @@ class LegacySse:
                 self._server.ledger, account, "bodies", Priority.REQUEST
             ),
             address=head.peer,
+            prefix=self._prefix,
+            request_headers=head.headers,
         )
 
     def post(self, head: Head, body: bytes) -> Reply:

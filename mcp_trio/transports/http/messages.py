@@ -1,12 +1,18 @@
 """HTTP requests and responses, as the modules of this package exchange them."""
 
 from collections.abc import Mapping
+from math import ceil
 
 import msgspec
 
 from ...auth.principal import Principal
 from ...protocol import jsonrpc
-from ...protocol.errors import InvalidRequest, ParseError, ProtocolError
+from ...protocol.errors import (
+    InvalidRequest,
+    ParseError,
+    ProtocolError,
+    ServiceUnavailable,
+)
 from ...protocol.revisions import Revision
 
 Headers = Mapping[bytes, bytes]
@@ -101,7 +107,10 @@ def reply(
     is_request = not isinstance(error, ParseError | InvalidRequest)
     if revision and revision.opens and is_request:
         return Reply(200, message, JSON)
-    return Reply(error.kind.status, message, JSON)
+    headers = JSON
+    if isinstance(error, ServiceUnavailable):
+        headers += ((b"Retry-After", b"%d" % ceil(error.retry_after)),)
+    return Reply(error.kind.status, message, headers)
 
 
 def error_reply(id: jsonrpc.Id, error: ProtocolError, revision: Revision) -> Reply:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct, field
 
 from ...server.request import Outcome, Request
+from ...server.shared_state import SharedState
 from ...server.worker_threads import WorkerThreads
 
 # Upper bounds of the histogram's buckets, in seconds.
@@ -37,6 +38,8 @@ class Gauge(Struct):
     name: str
     help: str
     samples: Mapping[str, float]
+    # What Prometheus calls it: "counter" if it only grows.
+    kind: str = "gauge"
 
 
 class Metrics:
@@ -85,7 +88,7 @@ class Metrics:
             *_render_refused(self.refused),
         ]
         for gauge in (streams, *gauges):
-            lines += _head(gauge.name, "gauge", gauge.help)
+            lines += _head(gauge.name, gauge.kind, gauge.help)
             lines += [
                 f"{gauge.name}{labels} {value}"
                 for labels, value in gauge.samples.items()
@@ -129,6 +132,40 @@ def thread_gauges(threads: WorkerThreads) -> list[Gauge]:
         Gauge("mcp_worker_threads", "Worker threads that run a call.", states),
         Gauge("mcp_worker_threads_limit", "Worker threads that there may be.", most),
         Gauge("mcp_worker_threads_waiting", "Calls that wait for a thread.", waiting),
+    ]
+
+
+def store_gauges(store: SharedState) -> list[Gauge]:
+    """Return what the store that the processes share has done."""
+    name = "mcp_store"
+    statistics = store.statistics
+    seconds = {"_sum": statistics.seconds, "_count": statistics.operations}
+    errors = {"": statistics.errors}
+    reconnections = {"": statistics.reconnections}
+    return [
+        Gauge(
+            f"{name}_available",
+            "Whether the store can be reached.",
+            {"": int(store.is_available)},
+        ),
+        Gauge(
+            f"{name}_operation_seconds",
+            "Seconds that operations of the store took.",
+            seconds,
+            "summary",
+        ),
+        Gauge(
+            f"{name}_errors_total",
+            "Operations of the store that failed.",
+            errors,
+            "counter",
+        ),
+        Gauge(
+            f"{name}_reconnections_total",
+            "How often the store was reached again.",
+            reconnections,
+            "counter",
+        ),
     ]
 
 

@@ -49,7 +49,7 @@ class RequestParser:
         local: str,
         peer: str = "unknown",
         scheme: str = "http",
-        make_meter: Callable[[], Meter] | None = None,
+        make_meter: Callable[[str], Meter] | None = None,
     ) -> None:
         self.requests: deque[Parsed] = deque()
         self.stage = IDLE
@@ -141,10 +141,16 @@ class RequestParser:
 
     def _charge_body(self) -> None:
         """Charge what was read of a body that is not complete yet."""
-        size = len(self._current.body)
-        if self._meter is None and size and self._make_meter is not None:
-            self._meter = self._make_meter()
+        if self.stage is not BODY:
+            if self._meter is not None:
+                self._meter.close()
+                self._meter = None
+            return
+        if self._meter is None and self._make_meter is not None:
+            # Behind a proxy, each request may be another client's.
+            self._meter = self._make_meter(self._current.peer)
         if self._meter is not None:
+            size = len(self._current.body)
             # A bytearray that grows reserves an eighth more than it needs.
             self._meter.set(size + size // 8)
 

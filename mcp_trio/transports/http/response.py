@@ -21,7 +21,7 @@ class PostResponse(Struct, eq=False):
 
     conversation: HttpSession
     accepted: Accepted
-    sessions: Sessions
+    sessions: Sessions | None  # None if the server keeps none
     headers: Headers = {}  # the headers of the POST
     # The principal of this POST. A later one may come with a token of other scopes.
     principal: Principal | None = None
@@ -112,6 +112,8 @@ class PostResponse(Struct, eq=False):
     def _open_session(self, message: bytes) -> Reply:
         """Open the session, and return the reply to the successful `initialize`."""
         session = self.conversation
+        if self.sessions is None:
+            return Reply(200, message, JSON)
         if not self.sessions.open(session):
             return refusal(503, "Too many sessions, and all of them busy")
         return Reply(200, message, (*JSON, (b"Mcp-Session-Id", session.id)))

@@ -23,7 +23,9 @@ from .messages import Fields, Head, Headers, Reply, refusal
 
 # Routes.
 MCP = "mcp"
+STATELESS = "mcp without sessions"
 HEALTH = "health"
+READY = "ready"
 METRICS = "metrics"
 SSE = "sse"
 MESSAGES = "messages"
@@ -33,9 +35,11 @@ SSE_METADATA = "sse metadata"  # for clients of HTTP+SSE, which use another URL
 # Route -> the methods that it allows.
 METHODS = {
     MCP: (b"POST", b"GET", b"DELETE"),
+    STATELESS: (b"POST",),
     SSE: (b"GET",),
     MESSAGES: (b"POST",),
     HEALTH: (b"GET", b"HEAD"),
+    READY: (b"GET", b"HEAD"),
     METRICS: (b"GET", b"HEAD"),
     METADATA: (b"GET", b"HEAD"),
     SSE_METADATA: (b"GET", b"HEAD"),
@@ -74,22 +78,28 @@ class Routes:
     """The routes by path.
 
     `resource` is the endpoint's URL for clients, if it differs from the one seen here.
+    Without sessions there is no HTTP+SSE.
     """
 
-    def __init__(self, path: str, resource: str = "") -> None:
+    def __init__(
+        self, path: str, resource: str = "", *, stateless: bool = False
+    ) -> None:
         mcp = "/" + path.strip("/")
         without_slash = mcp.rstrip("/")
+        endpoint = STATELESS if stateless else MCP
         self._exact = {
-            mcp.encode(): MCP,
-            without_slash.encode() + b"/": MCP,
+            mcp.encode(): endpoint,
+            without_slash.encode() + b"/": endpoint,
             b"/healthz": HEALTH,
+            b"/readyz": READY,
             b"/metrics": METRICS,
-            b"/sse": SSE,
-            b"/messages": MESSAGES,
         }
-        sse = sse_url(resource or "http://localhost", without_slash)
-        sse_metadata = METADATA_PATH + urlsplit(sse).path
-        self._exact[sse_metadata.encode()] = SSE_METADATA
+        if not stateless:
+            sse = sse_url(resource or "http://localhost", without_slash)
+            sse_metadata = METADATA_PATH + urlsplit(sse).path
+            self._exact[b"/sse"] = SSE
+            self._exact[b"/messages"] = MESSAGES
+            self._exact[sse_metadata.encode()] = SSE_METADATA
         for place in ("", without_slash, urlsplit(resource).path.rstrip("/")):
             self._exact[(METADATA_PATH + place).encode()] = METADATA
 
@@ -275,7 +285,7 @@ def check_request(head: Head) -> Reply | None:
     if head.method == b"POST":
         if not is_json(head.headers):
             return refusal(415, "Content-Type: application/json is wanted")
-        if head.route == MCP and not any(accepted(head.headers)):
+        if head.route in (MCP, STATELESS) and not any(accepted(head.headers)):
             types = "application/json and text/event-stream"
             return refusal(406, f"Accept: {types} are what this endpoint answers with")
     opens_stream = head.method == b"GET" and head.route in (MCP, SSE)

@@ -3,7 +3,7 @@
 It is the same for every host: the native server and ASGI.
 """
 
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from functools import lru_cache
 from math import ceil
 
@@ -11,7 +11,8 @@ import msgspec
 import trio
 
 from ...auth.access import Denied
-from ...protocol.errors import HeaderMismatch, UnsupportedVersion
+from ...auth.resource_metadata import prefix_of
+from ...protocol.errors import HeaderMismatch, InvalidRequest, UnsupportedVersion
 from ...protocol.mirrored_headers import Mirror, mirrors
 from ...protocol.revisions import Revision
 from ...protocol.session import Answer, Batch, Call, Event, Notice, Refusal
@@ -32,7 +33,7 @@ from .messages import (
     refusal,
     reply,
 )
-from .metrics import Gauge, Metrics, labels, thread_gauges
+from .metrics import Gauge, Metrics, labels, store_gauges, thread_gauges
 from .response import PostResponse
 from .rules import (
     HEALTH,
@@ -41,9 +42,11 @@ from .rules import (
     MESSAGES,
     METADATA,
     METRICS,
+    READY,
     SESSION,
     SSE,
     SSE_METADATA,
+    STATELESS,
     VERSION,
     Guard,
     Routes,
@@ -56,6 +59,7 @@ from .rules import (
 )
 from .sessions import HttpSession, Sessions
 from .settings import DEFAULT_SETTINGS, HttpSettings
+from .trusted_proxies import TrustedProxies
 
 # Seconds to write the remaining data after everything was cancelled.
 LAST_WORDS = 0.5
@@ -68,6 +72,8 @@ KINDS = frozenset(
 )
 # Refusals that well-meaning clients get too, and that are not worth a line in the log.
 ORDINARY = frozenset({404, 405, 406, 415})
+# What load balancers and orchestrators ask for.
+PROBES = frozenset({HEALTH, READY})
 
 
 class Service:
@@ -80,23 +86,44 @@ class Service:
         self, server: Server, settings: HttpSettings = DEFAULT_SETTINGS
     ) -> None:
         self.server = server
-        self.guard = Guard(
-            settings.allowed_hosts, settings.allowed_origins, cors=settings.cors
-        )
-        self.bearers = Bearers(server, settings.path)
+        self.guard = Guard(settings.hosts, settings.origins, cors=settings.cors)
+        resource = _resource_of(server, settings)
+        self.bearers = Bearers(server, settings.path, resource)
+        self._proxies = TrustedProxies(settings.trusted_proxies)
         self.metrics = Metrics()
         server.observe_requests(self.metrics)
         self.sessions = Sessions(server.ledger)
+        self._served = server.revisions
+        # The revision of requests that state none; None if they need a session.
+        self._unstated: Revision | None = None
+        if settings.stateless:
+            self._served = server.revisions.without_sessions()
+            self._unstated = next(iter(self._served.opening.values()))
         self.stopping = False
         self._state = ServiceState(server, self.metrics, self.sessions)
-        self._legacy = LegacySse(server, self.metrics)
-        resource = server.access.resource if server.access is not None else None
-        self._routes = Routes(settings.path, resource or "")
+        prefix = prefix_of(resource, ("/" + settings.path.strip("/")).rstrip("/"))
+        self._legacy = LegacySse(server, self.metrics, prefix)
+        self._routes = Routes(settings.path, resource, stateless=settings.stateless)
         self._revisions = {
-            revision.name.encode(): revision for revision in server.revisions.all
+            revision.name.encode(): revision for revision in self._served.all
         }
 
     # Checking heads
+
+    def admission(self, peer: str) -> Callable[[Head], Reply | None]:
+        """Return what checks the heads of a connection with this peer."""
+        if self._proxies.trusts(peer):
+            return self.admit_forwarded
+        return self.admit
+
+    def admit_forwarded(self, head: Head) -> Reply | None:
+        """Check a head that a trusted proxy passes on.
+
+        A head that has a route already has its client's address, too.
+        """
+        if not head.route:
+            head.peer = self._proxies.client_of(head.headers) or head.peer
+        return self.admit(head)
 
     def admit(self, head: Head) -> Reply | None:
         """Check a head before its body comes. Returns the refusal, if it is refused.
@@ -117,7 +144,7 @@ class Service:
 
     def _check_rate(self, head: Head) -> Reply | None:
         """Refuse a client that sends far too many requests."""
-        if head.route == HEALTH:
+        if head.route in PROBES:
             return None
         wait = self.server.limiter.flood(head.peer)
         if not wait:
@@ -129,8 +156,10 @@ class Service:
     def _check_head(self, head: Head) -> Reply | None:
         if not head.route:
             return refusal(404, "Nothing is served under this path")
+        if head.route == STATELESS and _opens_websocket(head):
+            head.route = MCP  # a WebSocket has its conversation for itself
         # A health check may use any Host.
-        if head.route != HEALTH:
+        if head.route not in PROBES:
             refused = self.guard.check(head)
             if refused is not None:
                 return refused
@@ -161,6 +190,8 @@ class Service:
         an exchange, if it left a cancel scope open in the task.
         """
         try:
+            if head.route == STATELESS:
+                return self._post(head, body)
             if head.route != MCP:
                 return self._answer_other(head, body)
             if head.method == b"POST":
@@ -180,6 +211,17 @@ class Service:
             return self.bearers.metadata(head)
         if head.route == METRICS:
             return Reply(200, self.metrics.render(self._gauges()), PLAIN)
+        if head.route == READY:
+            return self._readiness()
+        return Reply(200, b"ok\n", PLAIN)
+
+    def _readiness(self) -> Reply:
+        """Say whether this process can serve every request now."""
+        store = self.server.shared_state
+        if self.stopping:
+            return Reply(503, b"stopping\n", PLAIN)
+        if store is not None and not store.is_available:
+            return Reply(503, b"the store cannot be reached\n", PLAIN)
         return Reply(200, b"ok\n", PLAIN)
 
     def _gauges(self) -> list[Gauge]:
@@ -193,7 +235,11 @@ class Service:
         held = {labels(kind=kind): size for kind, size in self._held().items()}
         gauges.append(Gauge("mcp_held_bytes", "Bytes that are held for clients.", held))
         threads = self.server.environment.worker_threads
-        return gauges if threads is None else gauges + thread_gauges(threads)
+        if threads is not None:
+            gauges += thread_gauges(threads)
+        if self.server.shared_state is not None:
+            gauges += store_gauges(self.server.shared_state)
+        return gauges
 
     def _held(self) -> dict[str, int]:
         """Return the bytes that are held for clients, by kind."""
@@ -202,7 +248,10 @@ class Service:
 
     def _post(self, head: Head, body: bytes) -> Reply | Exchange:
         """Answer a POST to the MCP endpoint, and show it to the message observer."""
-        stated = self._revisions.get(head.headers.get(VERSION, b""))
+        version = head.headers.get(VERSION)
+        stated = self._unstated
+        if version is not None:
+            stated = self._revisions.get(version)
         try:
             conversation = self._find_conversation(head, stated)
         except Refused as refused:
@@ -221,10 +270,11 @@ class Service:
 
         The latter becomes a session if the POST is an `initialize`.
         """
-        if SESSION in head.headers and (stated is None or stated.opens):
+        is_in_session = SESSION in head.headers and head.route != STATELESS
+        if is_in_session and (stated is None or stated.opens):
             conversation = self._find_session(head)
         else:
-            conversation = HttpSession(self.server, stated)
+            conversation = HttpSession(self.server, stated, self._served)
             conversation.principal = head.principal
         conversation.address = head.peer
         return conversation
@@ -253,11 +303,12 @@ class Service:
         elif isinstance(event, Refusal):
             raise Refused(self._refusal_reply(event, revision, head))
         elif revision is None:
-            raise Refused(_session_missing(head))
+            raise Refused(self._revision_missing(head))
         if type(event) is Call or (isinstance(event, Batch) and event.asks):
             takes = accepted(head.headers)
+            sessions = self.sessions if head.route == MCP else None
             response = PostResponse(
-                conversation, takes, self.sessions, head.headers, head.principal
+                conversation, takes, sessions, head.headers, head.principal
             )
             exchange = Exchange(self._state, conversation, response, head.token)
             return exchange.begin(event) or exchange
@@ -267,6 +318,14 @@ class Service:
         if conversation.id:
             self._take_notices(conversation, event)
         return Reply(202)
+
+    def _revision_missing(self, head: Head) -> Reply:
+        """Return the refusal of a request whose revision is not known."""
+        if head.route == MCP:
+            return _session_missing(head)
+        versions = ", ".join(self._served.names)
+        version = head.headers.get(VERSION, b"")
+        return refusal(400, f"{_quoted(version)} is not one of {versions}")
 
     def _take_notices(self, conversation: HttpSession, event: Event | None) -> None:
         """Act on the notifications and answers of a POST, which have no reply."""
@@ -307,6 +366,9 @@ class Service:
         An unsupported version that the header does not repeat is a header mismatch.
         """
         error = refused.error
+        is_unknown = revision is None and head.route == STATELESS
+        if is_unknown and isinstance(error, InvalidRequest):
+            return self._revision_missing(head)
         if not isinstance(error, UnsupportedVersion) or not error.data:
             return reply(refused.data, error, revision)
         requested = error.data["requested"]
@@ -317,7 +379,7 @@ class Service:
             f"Header mismatch: MCP-Protocol-Version is not {requested!r}, "
             "as in the body"
         )
-        newest = next(reversed(self.server.revisions.stateless.values()))
+        newest = next(reversed(self._served.stateless.values()))
         id = msgspec.json.decode(refused.data)["id"]
         return error_reply(id, mismatch, newest)
 
@@ -393,6 +455,19 @@ class Service:
             self.sessions.end(session)
 
 
+def _resource_of(server: Server, settings: HttpSettings) -> str:
+    """Return the URL that clients use for the endpoint, or "" if nobody says."""
+    if settings.public_url is not None:
+        return settings.public_url
+    access = server.access
+    return access.resource or "" if access is not None else ""
+
+
+def _opens_websocket(head: Head) -> bool:
+    upgrade = head.headers.get(b"upgrade", b"")
+    return head.method == b"GET" and upgrade.lower() == b"websocket"
+
+
 def _observe(conversation: HttpSession, sender: Sender, data: bytes) -> None:
     """Show a message to the observer of a conversation, if it has one."""
     if conversation.observer is not None and data:
@@ -403,6 +478,9 @@ def _check_answer(conversation: HttpSession, revision: Revision, head: Head) -> 
     """Raise Refused if nobody can have asked what a client answers."""
     if not revision.opens:
         problem = "this revision's server asks by its results"
+        raise Refused(refusal(400, f"Responses are not taken here: {problem}"))
+    if head.route == STATELESS:
+        problem = "without sessions, the server asks nothing in this revision"
         raise Refused(refusal(400, f"Responses are not taken here: {problem}"))
     if not conversation.id:
         raise Refused(_session_missing(head))

@@ -6,7 +6,7 @@ from typing import cast
 
 from ...auth.access import Denied
 from ...auth.principal import Principal, can_stand_in_for, is_same_principal
-from ...protocol.revisions import Revision
+from ...protocol.revisions import Revision, Revisions
 from ...protocol.session import Session
 from ...protocol.types import Json
 from ...server.accounts import Account, account_of
@@ -37,13 +37,18 @@ class HttpSession(Conversation):
     __slots__ = ("_stream_count", "_streams", "holding", "id", "ledger", "used")
     channel: EventStream
 
-    def __init__(self, server: Server, stated: Revision | None = None) -> None:
+    def __init__(
+        self,
+        server: Server,
+        stated: Revision | None = None,
+        revisions: Revisions | None = None,
+    ) -> None:
         super().__init__(
-            Session(server.revisions, stated),
+            Session(revisions or server.revisions, stated),
             NOWHERE,
             transport="http",
             observer=server.on_message,
-            on_close=server.subscriptions.closed,
+            on_close=server.conversation_closed,
         )
         # The streams that can be resumed, by name; the oldest first.
         self._streams: dict[bytes, EventStream] = EMPTY

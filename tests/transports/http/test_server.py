@@ -87,6 +87,7 @@ async def test_nobody_is_upgraded_past_the_guard() -> None:
         principal: object,
         token: str,
         address: str,
+        headers: object,
     ) -> None:
         pytest.fail("upgraded")
 
@@ -108,6 +109,7 @@ async def test_an_upgrade_gets_the_stream_and_all_that_was_read() -> None:
         principal: object,
         token: str,
         address: str,
+        headers: object,
     ) -> None:
         assert head.startswith(b"GET /mcp HTTP/1.1\r\n")
         assert head.endswith(b"\r\n\r\nbehind")

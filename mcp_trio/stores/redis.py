@@ -1,0 +1,316 @@
+"""The store in Redis, which many processes on many machines may share.
+
+Each part of the store is made of plain Redis types, under keys with a common prefix:
+
+    PREFIX:record:KEY        a hash: the value (v) and its version (n)
+    PREFIX:versions          the number of the latest version of any record
+    PREFIX:log:KEY           a stream
+    PREFIX:log-counts:KEY    a hash: the last position, and the size in bytes
+    PREFIX:bucket:KEY        a hash: tokens, and when they were counted
+    PREFIX:lease:KEY         a hash: see `redis_scripts`
+    PREFIX:tokens            the number of the latest lease
+    PREFIX:queue:NAME:PART   data, attempts, waiting, leased: see `redis_scripts`
+    PREFIX:channel:NAME      a channel
+
+Scripts build some keys themselves, so this is for one Redis, not for a Redis Cluster.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+import trio
+from coredis import Redis
+
+from ..server.limits import Rate
+from ..server.shared_state import StoreStatistics
+from . import redis_scripts as scripts
+from .base import Entry, Lease, LeaseLost, LogPage, QueuedJob, Record, StoreUnavailable
+from .redis_connection import RedisConnection, parse_redis_url
+from .subscription import Inbox
+
+# Milliseconds for which a lease is remembered that was neither renewed nor released.
+REMEMBERED = 24 * 3600 * 1000
+# Seconds after which a process looks for items of a queue, even if it was told of none.
+POLL_INTERVAL = 2.0
+
+# A key or an argument of a script.
+Value: TypeAlias = str | bytes | int | float
+
+
+class RedisStore:
+    """A store in a Redis server, version 6.2 or later, or in Valkey.
+
+    `url` is redis:// or rediss://, with `?prefix=NAME`. Raises ValueError.
+    """
+
+    is_shared = True
+
+    def __init__(self, url: str) -> None:
+        self.statistics = StoreStatistics()
+        self._address = parse_redis_url(url)
+        self._connection = RedisConnection(self._address, self.statistics)
+        self._client: Redis[bytes] | None = None
+
+    def __repr__(self) -> str:
+        return f"<RedisStore {self._address.name}>"
+
+    @property
+    def is_available(self) -> bool:
+        """Whether Redis answered when it was last asked."""
+        return self._connection.is_available
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Keep up the connection for as long as this is entered."""
+        self._connection = RedisConnection(self._address, self.statistics)
+        async with self._connection.running() as self._client:
+            yield
+
+    # Records
+
+    async def read(self, key: str) -> Record | None:
+        """Return the record under a key, unless it has expired."""
+        client = self._connected()
+        stored = await self._connection.run(
+            lambda: client.hmget(self._key("record", key), ["v", "n"])
+        )
+        value, version = stored
+        if value is None or version is None:
+            return None
+        return Record(value, int(version))
+
+    async def write(
+        self,
+        key: str,
+        value: bytes,
+        *,
+        ttl: float | None = None,
+        expected: int | None = None,
+        lease: Lease | None = None,
+    ) -> int | None:
+        """Write a record, and return its version. See `Store.write`."""
+        lease_key = "" if lease is None else lease.key
+        version = await self._script(
+            scripts.WRITE,
+            [
+                self._key("record", key),
+                self._key("versions"),
+                self._key("lease", lease_key),
+            ],
+            value,
+            "" if ttl is None else _milliseconds(ttl),
+            "" if expected is None else expected,
+            "" if lease is None else lease.token,
+        )
+        if version == -1:
+            raise LeaseLost(lease_key)
+        return version or None
+
+    async def delete(self, key: str) -> None:
+        """Delete a record, if it exists."""
+        client = self._connected()
+        await self._connection.run(lambda: client.delete([self._key("record", key)]))
+
+    # Logs
+
+    async def append(
+        self, log: str, data: bytes, *, entries: int, size: int, ttl: float
+    ) -> int:
+        """Append an entry to a log, and return its position. See `Store.append`."""
+        keys = [self._key("log", log), self._key("log-counts", log)]
+        position: int = await self._script(
+            scripts.APPEND, keys, data, entries, size, _milliseconds(ttl)
+        )
+        return position
+
+    async def read_log(self, log: str, after: int = 0) -> LogPage:
+        """Return the entries of a log after a position."""
+        keys = [self._key("log", log)]
+        oldest, *found = await self._script(scripts.READ_LOG, keys, after + 1)
+        if not oldest:
+            return LogPage([], is_complete=after == 0)
+        pairs = zip(found[::2], found[1::2], strict=True)
+        entries = [Entry(position, data) for position, data in pairs]
+        return LogPage(entries, is_complete=oldest <= after + 1)
+
+    # Channels
+
+    async def publish(self, channel: str, message: bytes) -> None:
+        """Send a message to all who subscribe to a channel at this moment."""
+        client = self._connected()
+        await self._connection.run(
+            lambda: client.publish(self._key("channel", channel), message)
+        )
+
+    @asynccontextmanager
+    async def subscribe(self, *channels: str) -> AsyncIterator[Inbox]:
+        """Subscribe to channels for as long as this is entered."""
+        names = [self._key("channel", channel) for channel in channels]
+        async with self._connection.subscribe(names) as inbox:
+            yield inbox
+
+    # Rates
+
+    async def take(self, bucket: str, rate: Rate) -> float:
+        """Take one token from a bucket. See `Store.take`."""
+        # A rate that was changed begins with a new bucket.
+        keys = [self._key("bucket", f"{rate.number}/{rate.unit}:{rate.burst}:{bucket}")]
+        left = float(
+            await self._script(scripts.TAKE, keys, rate.each_second, rate.burst)
+        )
+        missing = 1 - left
+        if missing <= 1e-6:
+            return 0.0
+        tenths = math.ceil(missing / rate.each_second * 10 - 1e-6)
+        return max(tenths / 10, 0.1)
+
+    # Leases
+
+    async def acquire(self, key: str, seconds: float) -> Lease | None:
+        """Lease a key, unless it is leased already."""
+        token = await self._script(
+            scripts.ACQUIRE,
+            [self._key("lease", key), self._key("tokens")],
+            _milliseconds(seconds),
+            REMEMBERED,
+            self._may_take_over(seconds),
+        )
+        return Lease(key, token) if token else None
+
+    async def renew(self, lease: Lease, seconds: float) -> None:
+        """Hold a lease for so many seconds from now. Raises LeaseLost."""
+        is_held = await self._script(
+            scripts.RENEW,
+            [self._key("lease", lease.key)],
+            lease.token,
+            _milliseconds(seconds),
+            REMEMBERED,
+            lease.key,
+        )
+        if not is_held:
+            raise LeaseLost(lease.key)
+
+    async def release(self, lease: Lease) -> None:
+        """End a lease. Does nothing if it has ended already."""
+        await self._script(
+            scripts.RELEASE, [self._key("lease", lease.key)], lease.token
+        )
+
+    def _may_take_over(self, seconds: float) -> int:
+        """Return 1 if leases that have expired may be taken over, else 0.
+
+        While Redis was away nobody could renew. So those who hold leases get the time
+        of a whole lease to do it.
+        """
+        connected = trio.current_time() - self._connection.connected_since
+        return int(connected >= seconds)
+
+    # Queues
+
+    async def push(
+        self, queue: str, data: bytes, *, hold: float | None = None
+    ) -> QueuedJob | None:
+        """Add an item to a queue. See `Store.push`."""
+        id = f"{queue}-{secrets.token_hex(8)}"
+        found = await self._script(
+            scripts.PUSH,
+            [*self._queue_keys(queue), self._key("tokens"), self._key("lease", id)],
+            id,
+            data,
+            "" if hold is None else _milliseconds(hold),
+            REMEMBERED,
+        )
+        if hold is not None:
+            return _job(queue, found)
+        await self._announce(queue)
+        return None
+
+    async def pull(self, queue: str, seconds: float) -> QueuedJob:
+        """Wait for an item, and lease it for so many seconds. See `Store.pull`."""
+        async with self.subscribe(f"queue:{queue}") as changes:
+            while True:
+                # A job must not be lost because this is cancelled at that moment.
+                with trio.CancelScope(shield=True):
+                    found = await self._pull_now(queue, seconds)
+                if isinstance(found, QueuedJob):
+                    return found
+                with trio.move_on_after(found):
+                    await changes.receive()
+
+    async def _pull_now(self, queue: str, seconds: float) -> QueuedJob | float:
+        """Lease an item. If there is none, return the seconds until the next look."""
+        found = await self._script(
+            scripts.PULL,
+            [*self._queue_keys(queue), self._key("tokens")],
+            _milliseconds(seconds),
+            REMEMBERED,
+            self._key("lease", ""),
+            self._may_take_over(seconds),
+        )
+        if not isinstance(found, int):
+            return _job(queue, found)
+        if found <= 0:  # nothing is leased, or this process may not take it over yet
+            return POLL_INTERVAL
+        return min(found / 1000 + 0.01, POLL_INTERVAL)
+
+    async def done(self, job: QueuedJob) -> None:
+        """Remove an item for good."""
+        await self._end_job(job, is_done=True)
+
+    async def give_back(self, job: QueuedJob) -> None:
+        """End the lease of an item, as if it had not been pulled."""
+        if await self._end_job(job, is_done=False):
+            await self._announce(job.queue)
+
+    async def _end_job(self, job: QueuedJob, *, is_done: bool) -> bool:
+        """End the lease of an item. Returns False if it was lost."""
+        keys = [*self._queue_keys(job.queue), self._key("lease", job.id)]
+        return bool(
+            await self._script(
+                scripts.FINISH, keys, job.id, job.lease.token, int(is_done)
+            )
+        )
+
+    async def _announce(self, queue: str) -> None:
+        """Wake up those who wait for an item. They also look from time to time."""
+        try:
+            await self.publish(f"queue:{queue}", b"")
+        except StoreUnavailable:
+            pass
+
+    def _queue_keys(self, queue: str) -> list[str]:
+        parts = ("data", "attempts", "waiting", "leased")
+        return [self._key("queue", f"{queue}:{part}") for part in parts]
+
+    # Commands
+
+    def _connected(self) -> Redis[bytes]:
+        if self._client is None:
+            raise RuntimeError("the store is not in use; enter store.running() first")
+        return self._client
+
+    async def _script(self, script: str, keys: Sequence[str], *arguments: Value) -> Any:  # noqa: ANN401 (scripts return different things)
+        """Run a script. Raises StoreUnavailable."""
+        registered = self._connected().register_script(script)
+        return await self._connection.run(lambda: registered(keys, arguments))
+
+    def _key(self, kind: str, name: str | None = None) -> str:
+        if name is None:
+            return f"{self._address.prefix}:{kind}"
+        return f"{self._address.prefix}:{kind}:{name}"
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, round(seconds * 1000))
+
+
+def _job(queue: str, found: Sequence[Any]) -> QueuedJob:
+    """Return the job that a script has leased."""
+    id, data, attempt, token = found
+    name = id.decode()
+    return QueuedJob(queue, name, data, attempt, Lease(name, token))

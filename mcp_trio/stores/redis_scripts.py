@@ -1,0 +1,214 @@
+"""The steps of the Redis store that must not be divided, as Lua scripts.
+
+Redis runs a script as one step. Times come from the Redis server's clock, so that the
+clocks of the processes do not matter.
+
+A lease is a hash with its token (t), its end in milliseconds since 1970 (u) and, if it
+is that of an item of a queue, the sorted set of the items that are leased (q). It
+outlives its end, because it can be renewed until a later lease is granted.
+"""
+
+_NOW = """
+local function now()
+    local time = redis.call('TIME')
+    return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+"""
+
+# `token` is empty if the operation needs no lease.
+_IS_LOST = """
+local function is_lost(lease, token)
+    return token ~= '' and redis.call('HGET', lease, 't') ~= token
+end
+"""
+
+_GRANT = """
+local function grant(lease, counter, until_ms, remembered)
+    local token = redis.call('INCR', counter)
+    redis.call('HSET', lease, 't', token, 'u', until_ms)
+    redis.call('PEXPIRE', lease, remembered)
+    return token
+end
+"""
+
+# KEYS: record, version counter, lease
+# ARGV: value, time to live in ms or '', expected version or '', token or ''
+# Returns the new version, 0 if the version is not the expected one, -1 if the lease is
+# lost.
+WRITE = (
+    _IS_LOST
+    + """
+if is_lost(KEYS[3], ARGV[4]) then return -1 end
+local version = redis.call('HGET', KEYS[1], 'n') or '0'
+if ARGV[3] ~= '' and ARGV[3] ~= version then return 0 end
+local new = redis.call('INCR', KEYS[2])
+redis.call('HSET', KEYS[1], 'v', ARGV[1], 'n', new)
+if ARGV[2] ~= '' then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+return new
+"""
+)
+
+# KEYS: stream, its counts
+# ARGV: data, most entries, most bytes, time to live in ms
+# Returns the position of the entry.
+APPEND = """
+local last = redis.call('HINCRBY', KEYS[2], 'last', 1)
+local size = redis.call('HINCRBY', KEYS[2], 'size', #ARGV[1])
+redis.call('XADD', KEYS[1], last .. '-0', 'd', ARGV[1])
+local kept = redis.call('XLEN', KEYS[1])
+while kept > 1 and (kept > tonumber(ARGV[2]) or size > tonumber(ARGV[3])) do
+    local oldest = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)[1]
+    size = redis.call('HINCRBY', KEYS[2], 'size', -#oldest[2][2])
+    redis.call('XDEL', KEYS[1], oldest[1])
+    kept = kept - 1
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
+redis.call('PEXPIRE', KEYS[2], ARGV[4])
+return last
+"""
+
+# KEYS: stream
+# ARGV: position of the first entry that is wanted
+# Returns the position of the oldest entry, 0 if there is none, and then positions and
+# data in turn.
+READ_LOG = """
+local function position(id) return tonumber(string.match(id, '^%d+')) end
+local oldest = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)[1]
+if not oldest then return {0} end
+local found = {position(oldest[1])}
+for _, entry in ipairs(redis.call('XRANGE', KEYS[1], ARGV[1] .. '-0', '+')) do
+    table.insert(found, position(entry[1]))
+    table.insert(found, entry[2][2])
+end
+return found
+"""
+
+# KEYS: bucket
+# ARGV: tokens per second, burst
+# Returns the tokens that were left before the call, as a string.
+TAKE = """
+local time = redis.call('TIME')
+local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
+local rate, burst = tonumber(ARGV[1]), tonumber(ARGV[2])
+local stored = redis.call('HMGET', KEYS[1], 't', 's')
+local tokens = burst
+if stored[1] then
+    tokens = math.min(burst, tonumber(stored[1]) + (now - tonumber(stored[2])) * rate)
+end
+local before = tokens
+if tokens >= 1 - 1e-6 then tokens = tokens - 1 end
+redis.call('HSET', KEYS[1], 't', tostring(tokens), 's', string.format('%.6f', now))
+redis.call('PEXPIRE', KEYS[1], math.ceil((burst - tokens) / rate * 1000) + 1000)
+return tostring(before)
+"""
+
+# KEYS: lease, token counter
+# ARGV: duration in ms, milliseconds for which a lease is remembered, whether one that
+# has expired may be taken over (1) or not (0)
+# Returns the token, 0 if the key is leased.
+ACQUIRE = (
+    _NOW
+    + _GRANT
+    + """
+local stored = redis.call('HGET', KEYS[1], 'u')
+if stored and (ARGV[3] == '0' or tonumber(stored) > now()) then return 0 end
+return grant(KEYS[1], KEYS[2], now() + ARGV[1], ARGV[2])
+"""
+)
+
+# KEYS: lease
+# ARGV: token, duration in ms, milliseconds for which a lease is remembered, the item
+# that is leased
+# Returns 1, 0 if the lease is lost.
+RENEW = (
+    _NOW
+    + _IS_LOST
+    + """
+if is_lost(KEYS[1], ARGV[1]) then return 0 end
+local until_ms = now() + ARGV[2]
+redis.call('HSET', KEYS[1], 'u', until_ms)
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+local leased = redis.call('HGET', KEYS[1], 'q')
+if leased then redis.call('ZADD', leased, 'XX', until_ms, ARGV[4]) end
+return 1
+"""
+)
+
+# KEYS: lease
+# ARGV: token
+RELEASE = """
+if redis.call('HGET', KEYS[1], 't') == ARGV[1] then redis.call('DEL', KEYS[1]) end
+"""
+
+# The keys of a queue are: data and attempts of the items by id, the list of those that
+# wait, and the sorted set of those that are leased, by the end of the lease.
+_LEASE_ITEM = (
+    _NOW
+    + _GRANT
+    + """
+local function lease_item(id, lease, counter, duration, remembered)
+    local until_ms = now() + duration
+    local token = grant(lease, counter, until_ms, remembered)
+    redis.call('HSET', lease, 'q', KEYS[4])
+    redis.call('ZADD', KEYS[4], until_ms, id)
+    local attempt = redis.call('HINCRBY', KEYS[2], id, 1)
+    return {id, redis.call('HGET', KEYS[1], id), attempt, token}
+end
+"""
+)
+
+# KEYS: data, attempts, waiting, leased, token counter, lease
+# ARGV: id, data, duration in ms or '', milliseconds for which a lease is remembered
+# Returns the job if it was leased at once.
+PUSH = (
+    _LEASE_ITEM
+    + """
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+if ARGV[3] ~= '' then
+    return lease_item(ARGV[1], KEYS[6], KEYS[5], ARGV[3], ARGV[4])
+end
+redis.call('RPUSH', KEYS[3], ARGV[1])
+return false
+"""
+)
+
+# KEYS: data, attempts, waiting, leased, token counter
+# ARGV: duration in ms, milliseconds for which a lease is remembered, the prefix of
+# leases, whether one that has expired may be taken over (1) or not (0)
+# Returns a job. If there is none, returns the milliseconds until the next lease ends,
+# -1 if nothing is leased.
+PULL = (
+    _LEASE_ITEM
+    + """
+local id = nil
+local first = redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')
+local left = first[1] and math.max(0, tonumber(first[2]) - now())
+if left == 0 and ARGV[4] == '1' then
+    id = first[1]
+else
+    id = redis.call('LPOP', KEYS[3])
+end
+if not id then return left or -1 end
+return lease_item(id, ARGV[3] .. id, KEYS[5], ARGV[1], ARGV[2])
+"""
+)
+
+# KEYS: data, attempts, waiting, leased, lease
+# ARGV: id, token, whether the item is done (1) or waits again (0)
+# Returns 1, 0 if the lease is lost.
+FINISH = (
+    _IS_LOST
+    + """
+if is_lost(KEYS[5], ARGV[2]) then return 0 end
+redis.call('DEL', KEYS[5])
+redis.call('ZREM', KEYS[4], ARGV[1])
+if ARGV[3] == '1' then
+    redis.call('HDEL', KEYS[1], ARGV[1])
+    redis.call('HDEL', KEYS[2], ARGV[1])
+else
+    redis.call('HINCRBY', KEYS[2], ARGV[1], -1)
+    redis.call('RPUSH', KEYS[3], ARGV[1])
+end
+return 1
+"""
+)

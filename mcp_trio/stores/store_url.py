@@ -1,0 +1,22 @@
+"""From a URL to a store."""
+
+from .base import Store
+from .memory import MemoryStore
+
+EXPECTED = "expected memory: or redis://[USER:PASSWORD@]HOST[:PORT][/DB][?prefix=NAME]"
+
+
+def create_store(url: str) -> Store:
+    """Return the store at a URL.
+
+    `memory:` is the memory of this process; `redis://` and `rediss://` are a Redis.
+    Raises ValueError for others, and ImportError if coredis is not installed.
+    """
+    scheme, _, rest = url.partition(":")
+    if scheme == "memory" and not rest:
+        return MemoryStore()
+    if scheme in ("redis", "rediss"):
+        from .redis import RedisStore  # loads coredis
+
+        return RedisStore(url)
+    raise ValueError(f"{EXPECTED}, got {url!r}")

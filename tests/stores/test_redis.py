@@ -1,0 +1,183 @@
+"""The store in Redis, with a real one."""
+
+from __future__ import annotations
+
+import gc
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from mcp_trio.stores.base import Store, StoreUnavailable
+from tests.support.redis_server import PASSWORD, RedisServer, running_redis
+from tests.support.store_contract import *  # noqa: F403 (the tests of every store)
+from tests.support.store_contract import Pace, acquire, acquire_when_free
+
+coredis = pytest.importorskip("coredis")
+
+from mcp_trio.stores.redis import RedisStore  # noqa: E402 (needs coredis)
+from mcp_trio.stores.redis_connection import parse_redis_url  # noqa: E402
+
+# coredis does not close the memory streams of a connection that it could not make.
+pytestmark = pytest.mark.filterwarnings("ignore:Unclosed <MemoryObject:ResourceWarning")
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """Let those streams be collected in the test that they belong to."""
+    yield
+    gc.collect()
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with running_redis(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def url(redis: RedisServer) -> str:
+    """Return the URL of a store that is empty."""
+    return redis.url(prefix=secrets.token_hex(4))
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[Store]:
+    store = RedisStore(url)
+    async with store.running():
+        yield store
+
+
+@pytest.fixture
+def clock() -> None:
+    """Use real time."""
+
+
+@pytest.fixture
+def pace() -> Pace:
+    return lambda seconds: seconds * 0.05
+
+
+# Addresses
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("http://a", "expected redis://"),
+        ("redis://", "expected redis://"),
+        ("redis://a:99999", "Port"),
+        ("redis://a/x", "not a number"),
+        ("redis://a?db=1", "'db'"),
+        ("redis://a?prefix=", "must be one name"),
+        ("redis://a?prefix=b&prefix=c", "must be one name"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_refused(url: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        parse_redis_url(url)
+
+
+def test_the_password_is_never_shown() -> None:
+    with pytest.raises(ValueError, match="not a number") as failure:
+        parse_redis_url("redis://me:secret@host/x")
+    assert "secret" not in str(failure.value)
+    store = RedisStore("rediss://me:secret@host/3?prefix=p")
+    assert repr(store) == "<RedisStore rediss://host:6379/3>"
+
+
+# Several processes
+
+
+async def test_two_stores_with_one_prefix_are_one(url: str, store: Store) -> None:
+    other = RedisStore(url)
+    async with other.running(), other.subscribe("c") as subscription:
+        await store.write("a", b"1")
+        await store.publish("c", b"changed")
+        assert await subscription.receive() == [b"changed"]
+        assert await other.read("a") == await store.read("a")
+
+
+async def test_two_prefixes_share_nothing(redis: RedisServer, store: Store) -> None:
+    other = RedisStore(redis.url(prefix="another"))
+    async with other.running():
+        await store.write("a", b"1")
+        assert await other.read("a") is None
+
+
+async def test_a_process_takes_over_only_after_it_was_connected_for_a_whole_lease(
+    url: str, store: Store, pace: Pace
+) -> None:
+    held = await acquire(store, "a", pace(1))
+    await trio.sleep(pace(2))
+    new = RedisStore(url)
+    async with new.running():
+        began = trio.current_time()
+        assert await new.acquire("a", pace(20)) is None
+        await store.renew(held, pace(1))
+        await acquire_when_free(new, "a", pace(20), pace)
+        assert trio.current_time() - began >= pace(20)
+
+
+# While Redis is away
+
+
+@pytest.mark.slow
+async def test_a_store_outlives_its_redis(tmp_path: Path, pace: Pace) -> None:
+    with running_redis(tmp_path) as redis:
+        store = RedisStore(redis.url())
+        async with store.running(), store.subscribe("c") as subscription:
+            version = await store.write("a", b"1")
+            lease = await acquire(store, "lease", 0.3)
+            redis.kill()
+            for _ in range(3):
+                with pytest.raises(StoreUnavailable):
+                    await store.read("a")
+            assert not store.is_available
+            await trio.sleep(0.5)
+            redis.start()
+            with trio.fail_after(20):
+                while not store.is_available:
+                    await trio.sleep(0.02)
+            assert await store.read("a") == (b"1", version)
+            # The lease has expired, but nobody had a chance to renew it.
+            assert await store.acquire("lease", 0.3) is None
+            await store.renew(lease, 0.3)
+            with trio.fail_after(20):
+                assert await subscription.receive() == []
+                await store.publish("c", b"again")
+                assert await subscription.receive() == [b"again"]
+            statistics = store.statistics
+            assert statistics.reconnections == 1
+            assert statistics.errors >= 1
+            assert statistics.operations > 0
+            assert statistics.seconds > 0
+
+
+@pytest.mark.slow
+async def test_a_store_starts_without_its_redis(tmp_path: Path) -> None:
+    with running_redis(tmp_path) as redis:
+        redis.kill()
+        store = RedisStore(redis.url())
+        async with store.running(), store.subscribe("c") as subscription:
+            with pytest.raises(StoreUnavailable):
+                await store.write("a", b"1")
+            redis.start()
+            with trio.fail_after(20):
+                assert await subscription.receive() == []  # perhaps missed before
+                while not store.is_available:
+                    await trio.sleep(0.02)
+            await store.write("a", b"1")
+
+
+async def test_a_wrong_password_is_like_a_redis_that_is_away(
+    redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = RedisStore(f"redis://:wrong@127.0.0.1:{redis.port}/0")
+    async with store.running():
+        with pytest.raises(StoreUnavailable):
+            await store.read("a")
+    assert f"cannot reach redis://127.0.0.1:{redis.port}/0" in caplog.text
+    assert PASSWORD not in caplog.text
