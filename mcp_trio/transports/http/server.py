@@ -79,9 +79,14 @@ class SpareDescriptor:
         return listener.accept()
 
 
-async def accept(host: Host, listener: socket, tls: ssl.SSLContext | None) -> None:
+async def accept(
+    host: Host,
+    listener: socket,
+    spare: SpareDescriptor,
+    tls: ssl.SSLContext | None,
+) -> None:
     """Accept connections until cancelled."""
-    with listener, closing(SpareDescriptor()) as spare:
+    with listener:
         while True:
             await trio.lowlevel.wait_readable(listener)
             try:
@@ -130,6 +135,8 @@ async def make_room(host: Host, most: int, newcomer: str = "") -> bool:
 
     Returns whether there were any.
     """
+    # Few connections are shared by few clients, who should keep most of theirs.
+    most = min(most, 1 + len(host.connections) // 16)
     ending = giving_way(host.connections, most, newcomer)
     for connection in ending:
         connection.give_way()
@@ -148,8 +155,9 @@ def giving_way(
     and then its requests, the newest first. Among clients with equally many, those
     with connections that wait go first.
 
-    At most so many connections go that wait, and no more than one that does not. A
-    request goes only if its client has more connections than the newcomer.
+    At most so many connections go that wait, and no more than one that does not. Other
+    clients give way only if they have more connections than the newcomer, whose own
+    requests are not ended for it.
     """
     of_clients: dict[str, list[Connection]] = {}
     for connection in connections:
@@ -164,7 +172,8 @@ def giving_way(
     while queue and len(ending) < most:
         _, (rank, _), client = queue[0]
         own = of_clients[client]
-        if rank == REQUEST_RANK and (client == newcomer or len(own) <= share):
+        is_own = client == newcomer
+        if (is_own and rank == REQUEST_RANK) or (not is_own and len(own) <= share):
             heappop(queue)
             continue
         if ending and rank > WAITING_RANK:
@@ -233,7 +242,11 @@ async def serve_http(
         for listener in await trio.open_tcp_listeners(port, host=host)
     ]
     kind = UpgradesOnly if upgrades_only else Service
-    with closing(kind(server, settings)) as service, closing(Reader()) as reader:
+    with (
+        closing(kind(server, settings)) as service,
+        closing(Reader()) as reader,
+        closing(SpareDescriptor()) as spare,
+    ):
         async with trio.open_nursery() as nursery:
             native = Host(service, nursery, reader, upgrade)
             nursery.start_soon(keep_time, native)
@@ -241,7 +254,7 @@ async def serve_http(
                 nursery.start_soon(Runner(reader, nursery).run)
             async with trio.open_nursery() as accepting:
                 for listener in listeners:
-                    accepting.start_soon(accept, native, listener, context)
+                    accepting.start_soon(accept, native, listener, spare, context)
                 task_status.started(
                     [listener.getsockname()[:2] for listener in listeners]
                 )
