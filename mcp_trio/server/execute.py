@@ -192,6 +192,8 @@ def _encode_error(server: Server, request: Request, error: ProtocolError) -> byt
         encoded = jsonrpc.encode(revision.tool_result(failed))
         return jsonrpc.encode_result(call.id, encoded)
     reply = jsonrpc.encode_error(call.id, revision.error(error))
+    # Otherwise the error, its frames and the request would keep each other.
+    error.__traceback__ = None
     request.error = error
     return reply
 

@@ -433,6 +433,8 @@ class Connection:
                     return None
                 # Many small requests may have many large replies.
                 if len(answer.body) > PIECE or perf_counter() > turn_ends:
+                    # While the client reads, only what is not written yet is kept.
+                    del answer
                     await self._give_way()
                     turn_ends = perf_counter() + TURN
                 continue
