@@ -286,6 +286,7 @@ FLOOR = (
     "the reply is the same in all revisions, without the resultType and _meta of the newest",
     "a listed tool is 168 bytes",
 )
+IN_TEXT_TOO = 'the text of an integer or a list with an output schema is `{"result": ...}`, of which mcp_trio sends the value'
 NO_NEWS = "over HTTP there is no stream: neither progress nor list-changed is heard"
 
 CONTENDERS = (
@@ -359,6 +360,21 @@ CONTENDERS = (
         ),
     ),
     Contender(
+        "tiny",
+        "aiohttp-tiny-mcp, aiohttp",
+        "tiny",
+        "python",
+        {"stdio": BOTH, "http": BOTH, "stateless": BOTH},
+        differs=(
+            IN_TEXT_TOO,
+            ONE_CORE,
+            "stdio writes each message and flushes it, on asyncio without uvloop, as its documentation has it",
+            "block uses a thread of asyncio: its tools are always async functions",
+            "an integer and a list are fields of a model: other results are text without an output schema",
+            "no tool is added while it serves, so grow is missing",
+        ),
+    ),
+    Contender(
         "typescript",
         "the official TypeScript SDK, its node:http adapter",
         "typescript",
@@ -366,6 +382,7 @@ CONTENDERS = (
         {"stdio": BOTH, "http": BOTH, "stateless": BOTH, "stream": BOTH},
         program="server.mjs",
         differs=(
+            IN_TEXT_TOO,
             ONE_CORE,
             "block blocks the loop: nothing in the SDK runs a function in a thread",
             "a server with all its tools is made for each session, and in the newest revision and stateless for each"
@@ -382,6 +399,7 @@ CONTENDERS = (
         "go",
         {"stdio": BOTH, "http": BOTH, "stateless": BOTH, "stream": BOTH},
         differs=(
+            IN_TEXT_TOO,
             MANY_CORES,
             "each call is a goroutine: block is the same as add, and wait yields to the scheduler",
             "results have no isError where it is false",
@@ -398,6 +416,7 @@ CONTENDERS = (
         "cargo",
         {"stdio": BOTH, "http": BOTH, "stateless": BOTH, "stream": BOTH},
         differs=(
+            IN_TEXT_TOO,
             MANY_CORES,
             "with a session every reply is a stream of events: there is no switch",
             "no _meta with the server's name in results of the newest revision",

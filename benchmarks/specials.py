@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import selectors
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 
 from mcp_trio.bench.target import BenchTarget, reach, request
@@ -16,7 +17,7 @@ from mcp_trio.bench.transports import HttpLoadConnection
 from mcp_trio.load_spec import UsageError
 
 from .contenders import NEWEST, OLDER, SOURCES, Contender, environment
-from .stand import Stand, Way
+from .stand import QUIET, Stand, Way
 from .workloads import NUMBERS, PEERS, STDIO, Figure, Pace, Workload
 
 ADD = {"name": "add", "arguments": NUMBERS}
@@ -29,7 +30,7 @@ def figure(rounds: Sequence[float]) -> Figure:
 
 @dataclass(frozen=True)
 class StartUp:
-    """From the start of a process until it has answered initialize."""
+    """From the start of a process, by the usual command, until it has answered initialize."""
 
     name = "start_up"
     title = "spawn to initialize reply"
@@ -40,13 +41,31 @@ class StartUp:
     def measure(
         self, stand: Stand, contenders: Sequence[Contender], pace: Pace
     ) -> dict[str, Figure]:
-        """In turn, each as often; the first time, that fills caches, does not count."""
+        """Start each in turn. The first round fills caches and does not count."""
         rounds: dict[str, list[float]] = {one.name: [] for one in contenders}
+        rounds["floor_import"] = []
         for _ in range(2 + pace.rounds):
             for one in contenders:
-                with stand.reached(one, STDIO) as server:
+                with self._started(stand, one) as server:
                     rounds[one.name].append(server.start_up or 0)
+            rounds["floor_import"].append(self._import_time())
         return {name: figure(times[1:]) for name, times in rounds.items()}
+
+    def _started(
+        self, stand: Stand, contender: Contender
+    ) -> AbstractContextManager[BenchTarget]:
+        if contender.name != "mcp_trio":
+            return stand.reached(contender, STDIO)
+        program = str(SOURCES / contender.folder / contender.program)
+        command = [sys.executable, "-m", "mcp_trio", "run", program]
+        return reach(command, OLDER, env=environment(contender), stderr=QUIET)
+
+    def _import_time(self) -> float:
+        """Return the seconds of a process that only imports the libraries."""
+        started = time.perf_counter()
+        command = [sys.executable, "-c", "import trio, msgspec"]
+        subprocess.run(command, check=True)
+        return time.perf_counter() - started
 
 
 @dataclass(frozen=True)

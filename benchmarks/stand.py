@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -110,6 +111,8 @@ def pinned(contender: Contender, command: list[str]) -> list[str]:
     """A command, on the last core alone where it would run on all."""
     taskset = shutil.which("taskset")
     if MANY_CORES not in contender.differs or taskset is None:
+        return command
+    if sys.platform != "linux":  # only Linux has taskset
         return command
     return [taskset, "--cpu-list", str(max(os.sched_getaffinity(0))), *command]
 

@@ -17,7 +17,7 @@ from mcp_trio.bench.transports import LoadRequest
 from .contenders import NEWEST, OLDER, Contender
 from .stand import Stand, Way
 
-PYTHON = ("python_sdk", "fastmcp")
+PYTHON = ("python_sdk", "fastmcp", "tiny")
 PEERS = (*PYTHON, "typescript", "go", "rust")
 NUMBERS = {"a": 1, "b": 2}
 
@@ -158,6 +158,37 @@ LOADED = [
         ("mcp_trio", *PYTHON),
         "block",
         1000,
+    ),
+    Loaded(
+        "stdio_integer",
+        "stdio pipelined, an integer with an output schema",
+        STDIO,
+        ("mcp_trio", *PEERS),
+        "total",
+        1000,
+    ),
+    Loaded(
+        "stdio_object",
+        "stdio pipelined, an object with an output schema",
+        STDIO,
+        ("mcp_trio", *PEERS),
+        "user",
+        1000,
+    ),
+    Loaded(
+        "stdio_objects",
+        "stdio pipelined, a list of 100 objects with an output schema",
+        STDIO,
+        ("mcp_trio", *PEERS),
+        "users",
+        50,
+    ),
+    Loaded(
+        "http_object",
+        "HTTP, 16 connections, 2026-07-28, an object with an output schema",
+        Way("stateless", NEWEST, 16),
+        ("mcp_trio", "python_sdk_streams", *PEERS),
+        "user",
     ),
     Loaded(
         "stdio_one",

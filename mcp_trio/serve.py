@@ -12,7 +12,7 @@ from contextlib import (
 )
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import trio
 from msgspec import Struct
@@ -329,6 +329,11 @@ async def serve(
     must_be_in_trio("Server.serve")
     if not stdio and http is None and ws is None and console is None:
         raise ValueError("nothing to serve on: say stdio=True or http='127.0.0.1:8000'")
+    _check_places(http=http, ws=ws, console=console)
+    if http_engine not in get_args(HttpEngine):
+        raise ValueError(
+            f"http_engine: expected 'native' or 'hypercorn', got {http_engine!r}"
+        )
     settings = HttpSettings(
         path=path,
         allowed_hosts=allowed_hosts,
@@ -343,6 +348,16 @@ async def serve(
     await _run_until_stopped(
         server, partial(_run_transports, server, places), task_status
     )
+
+
+def _check_places(**places: str | int | None) -> None:
+    """Check the addresses to listen on. Raises ValueError."""
+    for option, place in places.items():
+        try:
+            if place is not None:
+                parse_address(place)
+        except ValueError as error:
+            raise ValueError(f"{option}: {error}") from None
 
 
 async def run_tasks(

@@ -28,7 +28,7 @@ LOG_INTERVAL = 1.0
 REMEMBERED = 5.0
 # Tokens that are remembered.
 MOST_REMEMBERED = 10_000
-# Tokens that may be verified at once, and those that one address may send of them.
+# How many tokens may be verified at once, and how many of them for one address.
 MOST_VERIFYING = 100
 MOST_VERIFYING_OF_ONE = 75
 
@@ -50,9 +50,9 @@ class Denied(Exception):
 
 
 class _Answer(NamedTuple):
-    """What the verifier said of a token, and the context variables that it has set.
+    """The verifier's answer about a token, and the context variables that it has set.
 
-    Whoever gets the answer later without a call of the verifier gets these too.
+    Requests that use the answer later, without calling the verifier, get these too.
     """
 
     principal: Principal | None
@@ -71,7 +71,7 @@ class _Verification:
 
     def __init__(self) -> None:
         self.done = trio.Event()
-        # Neither is there at the end if the call was cancelled.
+        # If the call was cancelled, both are still None at the end.
         self.answer: _Answer | None = None
         self.denied: Denied | None = None
 
@@ -98,18 +98,25 @@ class Access:
     ) -> None:
         if _is_plain_function(verify) or not callable(verify):
             raise TypeError(
-                "Access(verify) wants an async function from a token to a principal, "
-                f"not {verify!r}"
+                "Access(verify): expected an async function from a token to a "
+                f"principal, got {verify!r}"
             )
         if isinstance(authorization_servers, str):
             raise TypeError(
-                "Access(authorization_servers) wants a list of URLs, "
-                f"not {authorization_servers!r}"
+                "Access(authorization_servers): expected a list of URLs, "
+                f"got {authorization_servers!r}"
             )
+        self.authorization_servers = list(authorization_servers)
+        for url in self.authorization_servers:
+            if not is_resource_url(str(url)):
+                raise ValueError(
+                    "Access(authorization_servers): expected URLs such as "
+                    f"https://id.example.org, got {url!r}"
+                )
         if resource is not None and not is_resource_url(resource):
             raise ValueError(
-                "Access(resource) wants the endpoint's URL, such as "
-                f"https://host/mcp, not {resource!r}"
+                "Access(resource): expected the endpoint's URL, such as "
+                f"https://host/mcp, got {resource!r}"
             )
         if not _is_duration(remember):
             raise ValueError(
@@ -125,7 +132,6 @@ class Access:
         # The tokens that are being verified, by their digests.
         self._pending: dict[bytes, _Verification] = {}
         self.scopes = as_scopes(scopes, "Access(scopes)")
-        self.authorization_servers = list(authorization_servers)
         self.resource = resource
         # When the next failure of the verifier may be logged.
         self._log_at = -inf
@@ -157,10 +163,10 @@ class Access:
         if answer is None or answer.principal is None:
             return None
         left = answer.until - trio.current_time()
-        # In another loop the clock is another one, and may show any time.
+        # Another event loop has another clock, which may show any time.
         if not 0 < left <= self._remember:
             return None
-        # Perhaps the verifier knows of a later expiry by now.
+        # By now the verifier may return a later expiry.
         return answer if answer.principal.ends_in() > 0 else None
 
     async def _find_once(self, token: str, digest: bytes, address: str) -> _Answer:
@@ -234,7 +240,7 @@ class Access:
             return False
         try:
             digest = sha256(token.encode()).digest()
-            # Ask anew; other connections may wait for the same answer.
+            # Verify the token again; other connections may wait for the same answer.
             answer = await self._find_once(token, digest, "")
             found = self._check(answer.principal)
         except Denied as denied:

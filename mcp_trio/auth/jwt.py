@@ -1,4 +1,4 @@
-"""A verifier of JSON Web Tokens, which uses PyJWT."""
+"""Verify JSON Web Tokens with PyJWT."""
 
 import logging
 import os
@@ -26,18 +26,18 @@ log = logging.getLogger("mcp_trio")
 
 # Seconds that one download of keys may take.
 FETCH_TIMEOUT = 5.0
-# The least seconds between two downloads, and after one that failed without any key
-# being known.
+# The minimum number of seconds between two downloads, and the number after a failed
+# download if no keys are known.
 FETCH_INTERVAL = 60.0
 RETRY_INTERVAL = 5.0
 # Seconds after which known keys are downloaded again.
 KEY_LIFETIME = 3600.0
 # The largest key set that is accepted, in bytes.
 MAX_KEYS = 2**20
-# Threads for downloads. One that was given up runs until the issuer's server ends it.
+# Threads for downloads. An abandoned one runs until the issuer's server responds.
 _MAX_DOWNLOADS = 4
 
-# Algorithms with a secret that both sides know: whoever can check a token can make one.
+# Algorithms with a shared secret: anyone who can check a token can create one.
 SYMMETRIC = {"HS256", "HS384", "HS512"}
 SHORTEST_SECRET = 32
 
@@ -62,13 +62,13 @@ def jwt(
     pyjwt = _import_pyjwt()
     if (key is None) == (jwks is None):
         raise ValueError(
-            "jwt(key) or jwt(jwks) says what signatures are checked by: "
-            "one of the two is wanted"
+            "jwt: expected either key or jwks, which signatures are checked with, "
+            f"got {'neither' if key is None else 'both'}"
         )
     if not (issuer and audience):
         raise ValueError(
-            "jwt(issuer) and jwt(audience) are wanted: "
-            "who signs the tokens, and for whom"
+            "jwt: expected issuer and audience, who signs the tokens and for whom, "
+            f"got {issuer!r} and {audience!r}"
         )
     usable = _usable_algorithms(algorithms, key)
     keys = None if jwks is None else KeySet(jwks)
@@ -121,7 +121,7 @@ def _import_pyjwt() -> ModuleType:
 def _usable_algorithms(given: Iterable[str], key: str | bytes | None) -> list[str]:
     """Return the algorithms that the key fits. Raises ValueError.
 
-    That is an error if none is left, or if a mixture of algorithms is not safe.
+    It is an error if no algorithm fits, or if their combination is not safe.
     """
     names = [given] if isinstance(given, str) else list(given)
     secret = SYMMETRIC.intersection(names)
@@ -194,18 +194,18 @@ FETCH_ERRORS = (
 
 
 class KeySet:
-    """The public keys of an issuer, by their names.
+    """The public keys of an issuer, by key id.
 
-    A set with a URL is downloaded when a key is first needed, or when it is not known.
-    Known keys that are old are downloaded again in the background, and serve meanwhile:
-    an issuer that hangs holds up nobody whose key is known.
+    A set with a URL is downloaded when the first key is needed, and when an unknown key
+    is needed. Old keys are downloaded again in the background and used until then, so
+    an issuer that hangs does not delay requests whose key is known.
     """
 
     def __init__(self, source: str | os.PathLike[str] | Mapping[str, Any]) -> None:
         self._url = ""
         self._keys: dict[Any, PyJWK] = {}
-        # When the keys are too old, and the earliest time of the next download. A set
-        # without a URL is never downloaded.
+        # The time when the keys become old, and the earliest time of the next download.
+        # A set without a URL is never downloaded.
         self._old_at = inf
         self._fetch_at = inf
         self._fetching = trio.Lock()
@@ -221,7 +221,7 @@ class KeySet:
             self._keys = _decode_keys(Path(source).read_bytes(), source)
 
     async def find(self, kid: Any) -> "PyJWK | None":
-        """Return the key of that name, or None. Raises Unreachable.
+        """Return the key with this id, or None. Raises Unreachable.
 
         If the token or the set does not name keys, the only key is returned.
         """
@@ -238,7 +238,7 @@ class KeySet:
         return self._known(kid)
 
     def _renew_if_old(self) -> None:
-        """Begin to download the keys in the background, if they are old."""
+        """Start downloading the keys in the background if they are old."""
         now = trio.current_time()
         is_due = now >= self._old_at and now >= self._fetch_at
         if is_due and not self._is_renewing:
@@ -259,7 +259,7 @@ class KeySet:
         return self._keys.get(kid) if isinstance(kid, str) else None
 
     async def _fetch(self) -> None:
-        """Download the keys. If that fails, the keys known before stay."""
+        """Download the keys. If that fails, keep the previous keys."""
         pause = FETCH_INTERVAL if self._keys else RETRY_INTERVAL
         self._fetch_at = trio.current_time() + pause
         try:
@@ -278,13 +278,13 @@ class KeySet:
 
 
 def _check_url(url: str) -> str:
-    """Return a URL if its keys cannot be changed on the way. Raises ValueError."""
+    """Return a URL if keys from it cannot be altered in transit. Raises ValueError."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     is_local = _is_local(host)
     is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_local)
     if not host or not is_safe:
-        raise ValueError(f"jwt(jwks): {url}: https is wanted")
+        raise ValueError(f"jwt(jwks): expected an https URL, got {url!r}")
     return url
 
 
@@ -295,7 +295,7 @@ def _is_local(host: str) -> bool:
 
 
 class _SafeRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects only to URLs that keys may come from, of the same scheme."""
+    """Follow redirects only to acceptable URLs with the same scheme."""
 
     def redirect_request(
         self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
@@ -303,7 +303,7 @@ class _SafeRedirects(urllib.request.HTTPRedirectHandler):
         """Return the request to the new URL. Raises HTTPError."""
         try:
             if urlsplit(_check_url(newurl)).scheme != req.type:
-                raise ValueError(f"{newurl}: {req.type} is wanted here too")
+                raise ValueError(f"expected a redirect to {req.type}, got {newurl!r}")
         except ValueError as problem:
             raise HTTPError(req.full_url, code, str(problem), headers, fp) from None
         return super().redirect_request(req, fp, code, msg, headers, newurl)
@@ -324,7 +324,7 @@ def _download(url: str) -> bytes:
 
 
 def _decode_keys(data: bytes, source: object) -> "dict[Any, PyJWK]":
-    """Decode a key set. Raises ValueError, which names the source."""
+    """Decode a key set. Raises a ValueError that names the source."""
     try:
         return _public_keys(msgspec.json.decode(data, type=dict[str, Any]))
     except (ValueError, RecursionError) as problem:
@@ -332,9 +332,9 @@ def _decode_keys(data: bytes, source: object) -> "dict[Any, PyJWK]":
 
 
 def _public_keys(key_set: Mapping[str, Any]) -> "dict[Any, PyJWK]":
-    """Return the usable public keys for signatures by their names. Raises ValueError.
+    """Return the public keys that can check signatures, by key id. Raises ValueError.
 
-    Keys of a kind that PyJWT does not know are left out.
+    Keys of a type that PyJWT does not support are left out.
     """
     import jwt as pyjwt  # an extra
 

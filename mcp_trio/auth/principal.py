@@ -1,4 +1,4 @@
-"""Principals, and the scopes that say what a principal may use."""
+"""Principals, and the scopes that decide what they can use."""
 
 import re
 import time
@@ -18,7 +18,7 @@ NO_SCOPES: frozenset[str] = frozenset()
 class Principal(Struct, frozen=True):
     """The user or program that a request acts for.
 
-    `expires` is in seconds since 1970. `claims` are anything else that is known.
+    `expires` is in seconds since 1970. `claims` contains everything else that is known.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Principal(Struct, frozen=True):
         name: object = self.name
         if not name or not isinstance(name, str):
             raise TypeError(
-                f"Principal(name) wants a string that says who it is, not {name!r}"
+                f"Principal(name): expected a string that says who it is, got {name!r}"
             )
         scopes = as_scopes(self.scopes, "Principal(scopes)")
         structs.force_setattr(self, "scopes", scopes)
@@ -45,7 +45,7 @@ class Principal(Struct, frozen=True):
 
 
 class Owner(Principal, frozen=True):
-    """The user who started this process, and may use everything."""
+    """The user who started this process. Has every scope."""
 
     def held(self, scopes: frozenset[str]) -> frozenset[str]:
         """Return all of the given scopes."""
@@ -93,17 +93,17 @@ def can_stand_in_for(one: Principal | None, other: Principal | None) -> bool:
 def as_scopes(given: Iterable[Any], what: str) -> frozenset[str]:
     """Return scopes as a set. Raises TypeError or ValueError.
 
-    `what` says in the error what the scopes were given to.
+    `what` names the owner of the scopes in errors.
     """
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise TypeError(
-            f"{what} wants a set of scopes, such as {{'admin'}}, not {given!r}"
+            f"{what}: expected a set of scopes, such as {{'admin'}}, got {given!r}"
         )
     scopes = frozenset(given)
     for scope in scopes:
         if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):
             raise ValueError(
-                f"{what}: {scope!r} is no scope: "
-                'visible ASCII is wanted, without " and \\'
+                f"{what}: expected a scope of visible ASCII characters, without "
+                f'" and \\, got {scope!r}'
             )
     return scopes

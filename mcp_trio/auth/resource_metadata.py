@@ -1,4 +1,4 @@
-"""How a client learns to get a token: metadata (RFC 9728) and challenges (RFC 6750)."""
+"""Tell clients how to get a token: metadata (RFC 9728) and challenges (RFC 6750)."""
 
 import re
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ def metadata_document(
 
 
 def metadata_url(resource: str) -> str:
-    """Return where the metadata of a resource is, given the URL of the resource."""
+    """Return the URL of the metadata of a resource, given the URL of the resource."""
     parts = urlsplit(resource)
     path = METADATA_PATH + parts.path.rstrip("/")
     return f"{parts.scheme}://{parts.netloc}{path}"

@@ -1,4 +1,4 @@
-"""A verifier that reads the digests of tokens from a file."""
+"""Verify tokens with a file that contains their digests."""
 
 import logging
 import os
@@ -15,15 +15,15 @@ log = logging.getLogger("mcp_trio")
 
 # The format of a line in the file.
 LINE = "NAME SHA256-HEX [SCOPE,SCOPE]"
-# Seconds between two checks whether the file has changed.
+# Seconds between two checks for changes of the file.
 CHECK_INTERVAL = 1.0
-# Permissions that the file should not have: the group and others may write it, or
-# others may read it.
+# Permissions that the file should not have: writable by the group or by others, or
+# readable by others.
 _TOO_OPEN = 0o026
 
 
 class token_file:
-    """Verify tokens by a file of their digests.
+    """Verify tokens with a file that contains their digests.
 
     `python -m mcp_trio token` makes a token and the line for the file. Raises OSError
     or ValueError if the file cannot be read or a line is not valid. The file is read
@@ -87,7 +87,8 @@ class token_file:
                     found[digest] = principal
             except (TypeError, ValueError):  # a TypeError if the number of words is off
                 raise ValueError(
-                    f"{self._path}, line {number}: {LINE} is wanted"
+                    f"{self._path}, line {number}: expected {LINE}, as printed by: "
+                    "mcp-trio token NAME"
                 ) from None
         return found
 
@@ -98,7 +99,7 @@ def _state(status: os.stat_result) -> tuple[int, ...]:
 
 
 def _parse_words(name: str, digest: str, scopes: str = "") -> tuple[bytes, Principal]:
-    """Return the digest and the principal that a line describes."""
+    """Return the digest and the principal from a line."""
     if not re.fullmatch("[0-9a-fA-F]{64}", digest):
         raise ValueError(digest)
     names = scopes.split(",") if scopes else []

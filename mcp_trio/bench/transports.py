@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import selectors
 import socket
+import sys
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -93,6 +94,10 @@ class LoadConnection(ABC):
         self.read_fd = read_fd
         self.write_fd = write_fd
         self._unsent = b""
+        if sys.platform == "win32":
+            raise NotImplementedError(
+                "bench runs on Linux, macOS and other Unix systems"
+            )
         os.set_blocking(read_fd, False)
         os.set_blocking(write_fd, False)
 

@@ -36,7 +36,10 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the mistake and exit with code 2."""
         what, _, words = message.partition(": ")
-        if what.startswith("argument "):
+        if "ignored explicit argument" in message:
+            option = what.removeprefix("argument ")
+            message = f"{option}: expected no value, got {words.rpartition(' ')[2]}"
+        elif what.startswith("argument "):
             message = message.removeprefix("argument ")
         elif what == "unrecognized arguments":
             word, _, _ = words.split()[0].partition("=")

@@ -201,7 +201,12 @@ def require_tokens(server: Server, path: str) -> None:
 
     try:
         verify = token_file(path)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise UsageError(
+            f"--token-file: cannot read {path}: {error.strerror}; to make a token and "
+            f"its line: {PROG} token NAME"
+        ) from None
+    except ValueError as error:
         raise UsageError(f"--token-file: {error}") from None
     if server.access is None:
         server.access = Access(verify)
@@ -234,10 +239,16 @@ def _tls_files(certificate: str | None, key: str | None) -> tuple[str, str] | No
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:
-        raise UsageError("--tls-cert and --tls-key: expected both or neither, got one")
+        given = "--tls-key" if certificate is None else "--tls-cert"
+        raise UsageError(
+            f"--tls-cert and --tls-key: expected both or neither, got only {given}"
+        )
     for option, file in (("--tls-cert", certificate), ("--tls-key", key)):
         if not os.path.isfile(file):
-            raise UsageError(f"{option}: there is no file {file}")
+            raise UsageError(
+                f"{option}: expected a file in PEM format, got {file!r}, which does "
+                "not exist"
+            )
     import ssl
 
     try:

@@ -9,7 +9,12 @@ from typing import NamedTuple
 
 from ..load_spec import UsageError
 from ..protocol.revisions import PROFILES
-from ..transports.http.settings import check_public_url
+from ..transports.http.settings import (
+    check_host,
+    check_origin,
+    check_path,
+    check_public_url,
+)
 from ..transports.http.trusted_proxies import check_cidr
 from .log_format import FORMATTERS
 from .options import (
@@ -63,13 +68,15 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _comma_separated(text: str) -> list[str]:
-    return text.split(",")
+class _comma_separated:
+    """A type that accepts words between commas, each of which `check` accepts."""
 
+    def __init__(self, check: Callable[[str], None]) -> None:
+        self._convert = checked_by(check)
 
-def _networks(text: str) -> list[str]:
-    check = checked_by(check_cidr)
-    return [check(cidr) for cidr in text.split(",")]
+    def __call__(self, text: str) -> list[str]:
+        """Parse the words."""
+        return [self._convert(word.strip()) for word in text.split(",")]
 
 
 def _switch(text: str) -> bool:
@@ -78,9 +85,6 @@ def _switch(text: str) -> bool:
         raise argparse.ArgumentTypeError(f"expected 1 or 0, got {text!r}")
     return word in _TRUE
 
-
-# Options that may be given several times, and whose values may be lists.
-_LISTS = (_comma_separated, _networks)
 
 # Options without a value, and their help.
 SWITCHES = {
@@ -122,7 +126,9 @@ SETTINGS = {
         "PORT", _port, "the port for --transport (8000); http is the default", ("-p",)
     ),
     "host": Setting("NAME", str, "the host for --transport (127.0.0.1)", ("-H",)),
-    "path": Setting("PATH", str, "the path of the MCP endpoint over HTTP (/mcp)"),
+    "path": Setting(
+        "PATH", checked_by(check_path), "the path of the MCP endpoint over HTTP (/mcp)"
+    ),
     "public_url": Setting(
         "URL",
         checked_by(check_public_url),
@@ -130,12 +136,16 @@ SETTINGS = {
     ),
     "trusted_proxy": Setting(
         "CIDR",
-        _networks,
+        _comma_separated(check_cidr),
         "believe X-Forwarded-For of proxies in this network, such as 10.0.0.0/8",
     ),
-    "allowed_host": Setting("NAME", _comma_separated, "accept this Host header"),
+    "allowed_host": Setting(
+        "NAME", _comma_separated(check_host), "accept this Host header"
+    ),
     "allowed_origin": Setting(
-        "URL", _comma_separated, "allow pages of this origin to call the server"
+        "URL",
+        _comma_separated(check_origin),
+        "allow pages of this origin to call the server",
     ),
     "token_file": Setting(
         "FILE",
@@ -219,7 +229,7 @@ def add_setting(parser: Parser, name: str, setting: Setting | None = None) -> No
         _flag(name),
         metavar=setting.metavar,
         type=setting.convert,
-        action="extend" if setting.convert in _LISTS else "store",
+        action="extend" if isinstance(setting.convert, _comma_separated) else "store",
         help=setting.help,
     )
 

@@ -134,7 +134,9 @@ class Connections:
         parts = urlsplit(url)
         self._fields = bearing(token)
         if parts.scheme not in ("http", "https", "ws", "wss") or not parts.hostname:
-            raise ValueError(f"{url!r} is no http, https, ws or wss URL")
+            raise ValueError(
+                f"expected a URL such as http://127.0.0.1:8000/mcp, got {url!r}"
+            )
         self.url = url
         self.host = parts.hostname
         # What the Host header says: the host, and the port if the URL has one.

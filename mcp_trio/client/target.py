@@ -21,6 +21,7 @@ from .handlers import (
 )
 from .stdio import open_stdio
 
+EXPECTED_URL = "expected a URL such as http://127.0.0.1:8000/mcp"
 # Seconds within which a server at a URL must open a session.
 TO_ANSWER = 30.0
 
@@ -85,7 +86,10 @@ def is_url(target: object) -> bool:
 
 def transport_of(url: str) -> Literal["ws", "sse", "http"]:
     """Return the transport that reaches a URL."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise ValueError(f"{EXPECTED_URL}, got {url!r}: {error}") from None
     if parts.scheme in ("ws", "wss"):
         return "ws"
     if parts.path.endswith("/sse"):
@@ -93,11 +97,22 @@ def transport_of(url: str) -> Literal["ws", "sse", "http"]:
     return "http"
 
 
+def _as_command(target: object) -> Sequence[str]:
+    """Return the words of a command. Raises ValueError."""
+    is_text = isinstance(target, str | bytes)
+    if isinstance(target, Sequence) and target and not is_text:
+        return target
+    raise ValueError(
+        f"{EXPECTED_URL}, or a command as a list such as ['python', 'server.py'], got "
+        f"{target!r}"
+    )
+
+
 def _open_wire_to(
     target: str | Sequence[str], token: str
 ) -> AbstractAsyncContextManager[ClientWire]:
-    if not isinstance(target, str):
-        return open_stdio(target)
+    if not isinstance(target, str) or not is_url(target):
+        return open_stdio(_as_command(target))
     # Deferred for start-up time: only a URL needs the network libraries.
     from .transports import WIRES
 

@@ -140,9 +140,9 @@ class Extension:
     `in_sessions` says whether revisions that begin with `initialize` have it too.
     `needs_declaration` says whether only clients that declared it may use its methods.
     `notifications` are the names of those that the server sends.
-    `result_types` are the values of `resultType` that its results have besides
+    `result_types` are the values of `resultType` that its results have, other than
     "complete".
-    `listens_to` are the names in the filter of `subscriptions/listen` that are its own.
+    `listens_to` are its own names in the filter of `subscriptions/listen`.
     """
 
     identifier: ClassVar[str]
@@ -179,7 +179,7 @@ class Extension:
         return listening.wanted
 
     async def follow(self, listening: Listening) -> None:
-        """Send a client what it listens to, with `listening.tell`, until cancelled."""
+        """Send the client's notifications with `listening.tell`, until cancelled."""
 
     def takes_calls_of(self, tool: ServerTool) -> bool:
         """Return whether `call_tool` is used for a tool."""
@@ -218,7 +218,7 @@ class Extension:
     async def settle(self, seconds: float) -> None:
         """End work in the background, within so many seconds, before the server stops.
 
-        Clients are still served meanwhile.
+        Clients are still served while this runs.
         """
 
     # For subclasses

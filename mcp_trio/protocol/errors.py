@@ -34,7 +34,7 @@ class ProtocolError(Exception):
         super().__init__(message)
         if not isinstance(message, str):
             raise TypeError(
-                f"{type(self).__name__}(message) wants str, not {message!r}"
+                f"{type(self).__name__}(message): expected str, got {message!r}"
             )
         self.message = message
         self.data = data

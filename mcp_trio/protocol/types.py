@@ -56,7 +56,7 @@ def _checked(place: str, value: Any, hint: Any) -> Any:
     if bytes in get_args(hint) and isinstance(value, bytes | bytearray | memoryview):
         return b64encode(value).decode()
     if not _fits(value, hint):
-        raise TypeError(f"{place} wants {_type_name(hint)}, not {value!r:.200}")
+        raise TypeError(f"{place}: expected {_type_name(hint)}, got {value!r:.200}")
     return str.__str__(value) if isinstance(value, str) else value
 
 
@@ -106,8 +106,8 @@ class Annotations(Model):
         super().__post_init__()
         if self.priority is not None and not 0 <= self.priority <= 1:
             raise ValueError(
-                "Annotations(priority) wants a number from 0 to 1, "
-                f"not {self.priority!r}"
+                "Annotations(priority): expected a number from 0 to 1, "
+                f"got {self.priority!r}"
             )
 
 

@@ -34,7 +34,6 @@ from .limiter import Limiter
 from .limits import Limits, must_be_seconds
 from .registry import Pages, Registry, in_pages_of
 from .request import Environment, RequestObserver, SessionObserver
-from .shared_state import SharedState
 from .subscriptions import Subscriptions
 from .worker_threads import WorkerThreads
 
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from .features.resources import ServerResource
     from .features.tools import ServerTool
     from .middleware import Middleware
+    from .shared_state import SharedState
 
 # How clients that do not know tasks are treated by a tool.
 TaskSupport = Literal["optional", "required"]
@@ -441,8 +441,8 @@ class Server(Generic[StateT]):
         """
         if not isinstance(uri, str):
             raise TypeError(
-                "server.resource wants a URI first, as in "
-                f"@server.resource('notes://{{id}}'), not {uri!r}"
+                "server.resource: expected a URI first, as in "
+                f"@server.resource('notes://{{id}}'), got {uri!r}"
             )
 
         def register(function: F) -> F:
@@ -812,7 +812,8 @@ class Server(Generic[StateT]):
 def _check_name(name: object) -> None:
     if not name or not isinstance(name, str):
         raise TypeError(
-            f"Server(name) wants a string, not {name!r}; tools go on with @server.tool"
+            f"Server(name): expected a string, got {name!r}; to register a function, "
+            "use @server.tool"
         )
 
 
@@ -833,7 +834,7 @@ def _check_options(
 def _check_type(option: str, value: object, expected: type | UnionType) -> None:
     if not isinstance(value, expected):
         given = type(value).__name__
-        raise TypeError(f"Server({option}) wants {expected}, not {given}")
+        raise TypeError(f"Server({option}): expected {expected}, got {given}")
 
 
 def _with_timeout(limits: Limits, timeout: float | None) -> Limits:

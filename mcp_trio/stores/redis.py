@@ -10,6 +10,7 @@ Each part of the store is made of plain Redis types, under keys with a common pr
     PREFIX:lease:KEY         a hash: see `redis_scripts`
     PREFIX:tokens            the number of the latest lease
     PREFIX:queue:NAME:PART   data, attempts, waiting, leased: see `redis_scripts`
+    PREFIX:queue:NAME:puller:X  a hash: the latest item (id) that X has leased (t)
     PREFIX:channel:NAME      a channel
 
 Scripts build some keys themselves, so this is for one Redis, not for a Redis Cluster.
@@ -25,6 +26,7 @@ from typing import Any, TypeAlias
 
 import trio
 from coredis import Redis
+from msgspec import Struct
 
 from ..server.limits import Rate
 from ..server.shared_state import StoreStatistics
@@ -42,6 +44,17 @@ POLL_INTERVAL = 2.0
 Value: TypeAlias = str | bytes | int | float
 
 
+class _Puller(Struct):
+    """Somebody who pulls from a queue, one item after the other.
+
+    If the connection is lost after Redis has leased an item, the puller gets the same
+    item again. So a job that nobody has begun does not seem lost.
+    """
+
+    name: str
+    received: int = 0  # the token of the latest item
+
+
 class RedisStore:
     """A store in a Redis server, version 6.2 or later, or in Valkey.
 
@@ -55,6 +68,8 @@ class RedisStore:
         self._address = parse_redis_url(url)
         self._connection = RedisConnection(self._address, self.statistics)
         self._client: Redis[bytes] | None = None
+        # Queue -> those who have pulled from it and do not now.
+        self._pullers: dict[str, list[_Puller]] = {}
 
     def __repr__(self) -> str:
         return f"<RedisStore {self._address.name}>"
@@ -232,25 +247,38 @@ class RedisStore:
 
     async def pull(self, queue: str, seconds: float) -> QueuedJob:
         """Wait for an item, and lease it for so many seconds. See `Store.pull`."""
-        async with self.subscribe(f"queue:{queue}") as changes:
-            while True:
-                # A job must not be lost because this is cancelled at that moment.
-                with trio.CancelScope(shield=True):
-                    found = await self._pull_now(queue, seconds)
-                if isinstance(found, QueuedJob):
-                    return found
-                with trio.move_on_after(found):
-                    await changes.receive()
+        pullers = self._pullers.setdefault(queue, [])
+        puller = pullers.pop() if pullers else _Puller(secrets.token_hex(8))
+        try:
+            async with self.subscribe(f"queue:{queue}") as changes:
+                while True:
+                    # A job must not be lost because this is cancelled at that moment.
+                    with trio.CancelScope(shield=True):
+                        found = await self._pull_now(queue, seconds, puller)
+                    if isinstance(found, QueuedJob):
+                        puller.received = found.lease.token
+                        return found
+                    with trio.move_on_after(found):
+                        await changes.receive()
+        finally:
+            pullers.append(puller)
 
-    async def _pull_now(self, queue: str, seconds: float) -> QueuedJob | float:
+    async def _pull_now(
+        self, queue: str, seconds: float, puller: _Puller
+    ) -> QueuedJob | float:
         """Lease an item. If there is none, return the seconds until the next look."""
         found = await self._script(
             scripts.PULL,
-            [*self._queue_keys(queue), self._key("tokens")],
+            [
+                *self._queue_keys(queue),
+                self._key("tokens"),
+                self._key("queue", f"{queue}:puller:{puller.name}"),
+            ],
             _milliseconds(seconds),
             REMEMBERED,
             self._key("lease", ""),
             self._may_take_over(seconds),
+            puller.received,
         )
         if not isinstance(found, int):
             return _job(queue, found)

@@ -172,14 +172,24 @@ return false
 """
 )
 
-# KEYS: data, attempts, waiting, leased, token counter
+# KEYS: data, attempts, waiting, leased, token counter, the puller's latest job
 # ARGV: duration in ms, milliseconds for which a lease is remembered, the prefix of
-# leases, whether one that has expired may be taken over (1) or not (0)
+# leases, whether one that has expired may be taken over (1) or not (0), the token of
+# the latest job that the puller has received
 # Returns a job. If there is none, returns the milliseconds until the next lease ends,
-# -1 if nothing is leased.
+# -1 if nothing is leased. If the puller was not told of its latest job, because the
+# connection was lost, returns that one.
 PULL = (
-    _LEASE_ITEM
+    _IS_LOST
+    + _LEASE_ITEM
     + """
+local pulled = redis.call('HMGET', KEYS[6], 'id', 't')
+local is_known = not pulled[1] or pulled[2] == ARGV[5]
+if not is_known and not is_lost(ARGV[3] .. pulled[1], pulled[2]) then
+    local attempt = redis.call('HGET', KEYS[2], pulled[1])
+    local data = redis.call('HGET', KEYS[1], pulled[1])
+    return {pulled[1], data, tonumber(attempt), tonumber(pulled[2])}
+end
 local id = nil
 local first = redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')
 local left = first[1] and math.max(0, tonumber(first[2]) - now())
@@ -189,7 +199,10 @@ else
     id = redis.call('LPOP', KEYS[3])
 end
 if not id then return left or -1 end
-return lease_item(id, ARGV[3] .. id, KEYS[5], ARGV[1], ARGV[2])
+local job = lease_item(id, ARGV[3] .. id, KEYS[5], ARGV[1], ARGV[2])
+redis.call('HSET', KEYS[6], 'id', id, 't', job[4])
+redis.call('PEXPIRE', KEYS[6], ARGV[2])
+return job
 """
 )
 

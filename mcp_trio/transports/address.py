@@ -1,5 +1,10 @@
 """Addresses to listen on, as users write them."""
 
+import re
+
+# A name, an IPv4 address, or an IPv6 address with brackets or without.
+_HOST = re.compile(r"\[[^\[\]\s]*\]|[^\[\]\s/@]*")
+
 
 def parse_address(text: str | int) -> tuple[str, int]:
     """Parse `[HOST:]PORT`. Without a host, it is the loopback address.
@@ -7,8 +12,11 @@ def parse_address(text: str | int) -> tuple[str, int]:
     Raises ValueError.
     """
     host, _, port = str(text).rpartition(":")
-    if not port.isdigit() or int(port) > 65535:
+    is_port = port.isascii() and port.isdigit() and len(port) < 6
+    if not is_port or not _HOST.fullmatch(host):
         raise ValueError(
             f"expected [HOST:]PORT such as 8000 or 127.0.0.1:8000, got {text!r}"
         )
+    if int(port) > 65535:
+        raise ValueError(f"expected a port between 0 and 65535, got {text!r}")
     return host.strip("[]") or "127.0.0.1", int(port)

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, contextmanager, redirect_stdout, sup
 import trio
 
 from ..protocol.framing import LineDecoder
+from . import pipe_size
 from .awake import AwakeWait
 from .send_queue import SendQueue
 
@@ -81,7 +82,9 @@ class Pipe:
         mode = os.fstat(fd).st_mode
         is_terminal = os.isatty(fd)
         self.fd = fd
-        self._can_wait = is_terminal or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+        is_pipe = stat.S_ISFIFO(mode)
+        self._can_wait = is_terminal or is_pipe or stat.S_ISSOCK(mode)
+        self._may_be_too_small = is_pipe
         self._was_blocking = _get_blocking(fd)
         self._most_at_once = 0 if is_terminal else _READS_AT_ONCE
         self._at_once = 0  # reads that are still allowed before the next wait
@@ -110,6 +113,8 @@ class Pipe:
             else:
                 if self._most_at_once:
                     self._awake.end()
+                if self._may_be_too_small and len(chunk) >= pipe_size.DEFAULT:
+                    self._enlarge()
                 return chunk
         return b""
 
@@ -122,15 +127,23 @@ class Pipe:
     def try_write(self, block: memoryview) -> int:
         """Write what can be written at once. Returns how much that was."""
         try:
-            return os.write(self.fd, block)
+            written = os.write(self.fd, block)
         except BlockingIOError:
             return 0
+        if self._may_be_too_small and written < len(block):
+            self._enlarge()
+        return written
 
     async def write(self, block: memoryview) -> int:
         """Wait until more can be written at once. Returns 0: nothing was written."""
         if self._can_wait:
             await trio.lowlevel.wait_writable(self.fd)
         return 0
+
+    def _enlarge(self) -> None:
+        """Make a pipe larger that was full. Once is enough."""
+        self._may_be_too_small = False
+        pipe_size.enlarge(self.fd)
 
     def is_hung_up(self) -> bool:
         """Return whether it is certain that nobody reads what is written here."""

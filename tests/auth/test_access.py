@@ -1,4 +1,4 @@
-"""Who is let in over HTTP, SSE and WebSocket, what they are told who are not, and what each may use."""
+"""Access control over HTTP, SSE and WebSocket: tokens, refusals, scopes and expiry."""
 
 import datetime
 import json
@@ -112,9 +112,7 @@ async def names(ask: Ask) -> list[str]:
 
 
 @each_way
-async def test_a_tool_is_there_for_those_alone_who_have_its_scopes(
-    host: str, way: Any
-) -> None:
+async def test_only_principals_with_its_scopes_see_a_tool(host: str, way: Any) -> None:
     async with guarded(host=host) as there:
         async with way(there) as ask:
             assert await names(ask) == ["add", "wait"]
@@ -178,7 +176,7 @@ async def test_without_a_token_no_websocket_is_opened(token: str | None) -> None
         "Bearer a, Bearer b",
     ],
 )
-async def test_a_token_that_is_none_is_401_invalid_token(host: str, given: str) -> None:
+async def test_an_invalid_token_is_401_invalid_token(host: str, given: str) -> None:
     async with guarded(host=host, token=None) as there:
         refused = await there.modern("tools/list", Authorization=given)
         assert refused.status == 401
@@ -222,7 +220,7 @@ async def test_a_missing_scope_is_403_and_named(host: str) -> None:
         )
 
 
-async def test_a_refusal_comes_before_the_body() -> None:
+async def test_a_refusal_is_sent_before_the_body_is_read() -> None:
     async with guarded(token=None) as there, there.wire() as wire:
         head = {**HEADERS, "Content-Length": "4000000", "Expect": "100-continue"}
         await wire.send(request("POST", "/mcp", head))
@@ -250,7 +248,7 @@ async def test_pages_can_read_the_refusal_and_preflights_need_no_token(
 
 
 @each_host
-async def test_the_guard_stands_before_the_token(host: str) -> None:
+async def test_host_and_origin_are_checked_before_the_token(host: str) -> None:
     async with guarded(host=host, token=None) as there:
         assert (await there.modern("tools/list", Host="evil.example")).status == 421
         assert (
@@ -376,7 +374,7 @@ async def test_the_metadata_needs_no_token(host: str, path: str) -> None:
         }
 
 
-async def test_the_metadata_leaves_out_what_there_is_none_of_and_says_the_resource_as_it_was_given() -> (
+async def test_the_metadata_leaves_out_empty_fields_and_keeps_the_resource_as_given() -> (
     None
 ):
     server = Server(
@@ -398,13 +396,13 @@ async def test_the_metadata_leaves_out_what_there_is_none_of_and_says_the_resour
         ).json == document
 
 
-async def test_without_access_control_there_is_no_metadata() -> None:
+async def test_without_access_control_metadata_is_not_found() -> None:
     async with site(Server("open")) as there:
         assert (await there.send("GET", METADATA)).status == 404
         assert (await there.modern("tools/list")).status == 200
 
 
-async def test_a_port_for_websocket_alone_says_where_tokens_are_to_be_had_too() -> None:
+async def test_a_port_with_websocket_only_also_serves_the_metadata() -> None:
     async with guarded(token=None, upgrades_only=True) as there:
         refused = await there.send(
             "GET", "/mcp", {"Connection": "Upgrade", "Upgrade": "websocket"}
@@ -547,7 +545,7 @@ async def test_a_verifier_that_hangs_lets_nobody_in(
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
-async def test_who_has_expired_is_not_let_in() -> None:
+async def test_an_expired_principal_is_refused() -> None:
     async def expired(token: str) -> Principal:
         return Principal(
             "a", expires=time.time() - 1 if token == "old" else time.time() + 60
@@ -656,7 +654,7 @@ async def test_connections_end_when_the_token_is_withdrawn(
                     await connection.get_message()
                 known["token"] = Principal(
                     "unknown"
-                )  # as long as nobody can tell, nobody is let go
+                )  # while the verifier fails, connections stay open
                 with trio.move_on_after(0.3):
                     await connection.get_message()
                 assert not ended.is_set()
@@ -730,7 +728,7 @@ async def test_pages_hold_what_the_principal_may_use_and_nothing_else(
             assert (await client.call_tool("t3")) is not None
 
 
-async def test_a_tool_that_comes_or_goes_shows_to_those_alone_who_may_use_it() -> None:
+async def test_only_principals_that_may_use_a_tool_see_it_added_and_removed() -> None:
     server = scoped()
     able, unable = Principal("p", frozenset({"new"})), Principal("p")
     async with (
@@ -772,7 +770,9 @@ async def test_lists_are_kept_for_a_bounded_number_of_principals() -> None:
     assert len(server.tools._encoded) <= 100
 
 
-async def test_who_nobody_knows_has_no_scopes(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_anonymous_client_has_no_scopes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with site(scoped()) as there:
         assert "nobody has a scope without access control" in caplog.text
         listed = (await there.modern("tools/list")).json["result"]["tools"]
@@ -869,24 +869,24 @@ def test_an_owner_without_a_name_is_one_too(monkeypatch: pytest.MonkeyPatch) -> 
 # What is said where something else was given
 
 
-async def test_misuse_is_told_in_words() -> None:
+async def test_misuse_is_explained() -> None:
     def plain(token: str) -> None:
         """Not async."""
 
     server = Server("misused")
     for wrong, words in (
-        (lambda: Access(plain), "wants an async function"),  # type: ignore[arg-type]
-        (lambda: Access("token"), "wants an async function"),  # type: ignore[arg-type]
-        (lambda: Server("x", access="token"), "wants an async function"),  # type: ignore[arg-type]
-        (lambda: Access(verify, scopes="mcp"), "wants a set of scopes"),
+        (lambda: Access(plain), "expected an async function"),  # type: ignore[arg-type]
+        (lambda: Access("token"), "expected an async function"),  # type: ignore[arg-type]
+        (lambda: Server("x", access="token"), "expected an async function"),  # type: ignore[arg-type]
+        (lambda: Access(verify, scopes="mcp"), "expected a set of scopes"),
         (lambda: Access(verify, scopes={'a"b'}), "is no scope"),
         (lambda: Access(verify, scopes={1}), "is no scope"),  # type: ignore[arg-type]
-        (lambda: Access(verify, authorization_servers="https://x"), "wants a list"),
-        (lambda: Access(verify, resource="/mcp"), "wants the endpoint's URL"),
-        (lambda: Principal(""), "wants a string"),
-        (lambda: Principal("a", "admin"), "wants a set of scopes"),  # type: ignore[arg-type]
-        (lambda: server.tool(scopes="admin")(verify), "wants a set of scopes"),
-        (lambda: server.tool(scopes=None)(verify), "wants a set of scopes"),
+        (lambda: Access(verify, authorization_servers="https://x"), "expected a list"),
+        (lambda: Access(verify, resource="/mcp"), "expected the endpoint's URL"),
+        (lambda: Principal(""), "expected a string"),
+        (lambda: Principal("a", "admin"), "expected a set of scopes"),  # type: ignore[arg-type]
+        (lambda: server.tool(scopes="admin")(verify), "expected a set of scopes"),
+        (lambda: server.tool(scopes=None)(verify), "expected a set of scopes"),
     ):
         with pytest.raises((TypeError, ValueError), match=words):
             wrong()

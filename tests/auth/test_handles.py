@@ -1,4 +1,4 @@
-"""What belongs to one principal is not found by another: every handle that a server gives out."""
+"""Handles, such as sessions and sealed states, are refused from other principals."""
 
 import json
 from contextlib import asynccontextmanager
@@ -186,7 +186,9 @@ ABLE = {"io.modelcontextprotocol/clientCapabilities": {"roots": {}}}
 
 
 @each_host
-async def test_cve_2026_52870_a_sealed_state_is_no_use_to_another(host: str) -> None:
+async def test_cve_2026_52870_a_sealed_state_is_refused_from_another_principal(
+    host: str,
+) -> None:
     async with guarded(asking_server(), host) as there:
         body = calling("book")
         body["params"]["_meta"] = ABLE

@@ -1,4 +1,4 @@
-"""JSON Web Tokens: which are taken, whom they stand for, and where the keys come from."""
+"""JSON Web Tokens: which are accepted, their principals, and how keys are found."""
 
 import base64
 import hashlib
@@ -57,7 +57,7 @@ def jwk(key: Any, **more: str) -> dict[str, Any]:
 def token(
     key: Any = RSA, algorithm: str = "RS256", kid: str | None = None, **claims: Any
 ) -> str:
-    """A good token, but for what is said; None leaves a claim out."""
+    """Return a valid token with these claims changed. None leaves a claim out."""
     full = {
         "iss": ISSUER,
         "aud": AUDIENCE,
@@ -73,7 +73,9 @@ checks: Callable[..., Any] = partial(jwt, issuer=ISSUER, audience=AUDIENCE)
 
 
 @pytest.mark.parametrize("algorithm", SIGNED_BY)
-async def test_a_signed_token_stands_for_its_subject(algorithm: str) -> None:
+async def test_a_signed_token_gives_a_principal_named_after_its_subject(
+    algorithm: str,
+) -> None:
     key = SIGNED_BY[algorithm]
     verify = (
         checks(key=SECRET, algorithms="HS256")
@@ -163,14 +165,14 @@ async def test_a_clock_may_be_off_by_the_leeway() -> None:
     assert found.ends_in() > 20
 
 
-async def test_another_claim_can_say_who_comes() -> None:
+async def test_another_claim_can_name_the_principal() -> None:
     assert (
         await checks(key=pem(RSA), name="client_id")(token(client_id="bot"))
     ).name == "bot"
     assert await checks(key=pem(RSA), name="client_id")(token()) is None
 
 
-async def test_a_good_token_comes_in_over_http() -> None:
+async def test_a_valid_token_is_accepted_over_http() -> None:
     async with guarded(
         make_server(access=checks(key=pem(RSA))), token=token(scope="admin")
     ) as there:
@@ -184,10 +186,10 @@ async def test_a_good_token_comes_in_over_http() -> None:
 # What it is asked to check by
 
 MISUSE = [
-    ({}, "one of the two"),
-    ({"key": SECRET, "jwks": {}}, "one of the two"),
-    ({"key": pem(RSA), "issuer": ""}, "wanted: who signs"),
-    ({"key": pem(RSA), "audience": ""}, "wanted: who signs"),
+    ({}, "expected either key or jwks"),
+    ({"key": SECRET, "jwks": {}}, "expected either key or jwks"),
+    ({"key": pem(RSA), "issuer": ""}, "expected issuer and audience"),
+    ({"key": pem(RSA), "audience": ""}, "expected issuer and audience"),
     ({"key": pem(RSA), "algorithms": "none"}, "no such signature"),
     ({"key": pem(RSA), "algorithms": ["RS255"]}, "there is no 'RS255'"),
     ({"key": pem(RSA), "algorithms": "HS256"}, "no such signature"),
@@ -214,9 +216,10 @@ MISUSE = [
         },
         "no public key",
     ),
-    ({"jwks": "http://keys.example/jwks"}, "https is wanted"),
-    ({"jwks": "ftp://keys.example/jwks"}, "https is wanted"),
-    ({"jwks": "https:///jwks"}, "https is wanted"),
+    ({"jwks": {"keys": [jwk(RSA)]}, "algorithms": "none"}, "no such signature"),
+    ({"jwks": "http://keys.example/jwks"}, "expected an https URL"),
+    ({"jwks": "ftp://keys.example/jwks"}, "expected an https URL"),
+    ({"jwks": "https:///jwks"}, "expected an https URL"),
 ]
 
 
@@ -228,7 +231,7 @@ def test_what_would_be_unsafe_or_no_use_is_refused_at_once(
         jwt(**{"issuer": ISSUER, "audience": AUDIENCE, **given})
 
 
-def test_a_missing_library_is_told_with_the_remedy() -> None:
+def test_a_missing_library_is_reported_with_the_command_to_install_it() -> None:
     program = (
         "import sys; sys.modules['jwt'] = None\n"
         "import mcp_trio\n"
@@ -272,7 +275,7 @@ async def test_the_only_key_needs_no_name() -> None:
     )
 
 
-async def test_keys_come_from_a_file(tmp_path: Path) -> None:
+async def test_keys_are_read_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "jwks.json").write_text(json.dumps({"keys": [jwk(RSA)]}))
     for path in (tmp_path / "jwks.json", str(tmp_path / "jwks.json")):
         assert (await checks(jwks=path)(token())).name == "alice"
@@ -282,7 +285,7 @@ async def test_keys_come_from_a_file(tmp_path: Path) -> None:
 
 
 class Issuer:
-    """Serves a key set on loopback, or whatever it is told to."""
+    """Serves a key set on loopback, or any other response."""
 
     def __init__(self, *keys: dict[str, Any]) -> None:
         self.asked = 0
@@ -381,7 +384,7 @@ SPOILT: dict[str, Callable[[Issuer], None]] = {
 
 
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
-async def test_while_keys_cannot_be_had_those_known_before_stay(
+async def test_known_keys_stay_while_the_key_set_cannot_be_downloaded(
     spoil: Callable[[Issuer], None],
     mock_clock: MockClock,
     caplog: pytest.LogCaptureFixture,
@@ -405,6 +408,29 @@ async def test_while_keys_cannot_be_had_those_known_before_stay(
         issuer.answer = good
         mock_clock.jump(jwts.RETRY_INTERVAL)
         assert await fresh(token(kid="one"))
+
+
+async def test_the_size_of_a_key_set_is_bounded() -> None:
+    async with issuing() as issuer:
+        key_set = json.dumps({"keys": [jwk(RSA, kid="one")]}).encode()
+        issuer.say(200, key_set.ljust(jwts.MAX_KEYS + 1))
+        with pytest.raises(jwts.Unreachable):
+            await checks(jwks=issuer.url)(token(kid="one"))
+        issuer.say(200, key_set.ljust(jwts.MAX_KEYS))
+        assert await checks(jwks=issuer.url)(token(kid="one"))
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.9.9.9"])
+def test_keys_may_be_fetched_without_tls_from_this_machine(host: str) -> None:
+    checks(jwks=f"http://{host}/jwks")
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost.example", "192.0.2.1", "127.0.0.1.example"]
+)
+def test_keys_may_not_be_fetched_without_tls_from_another(host: str) -> None:
+    with pytest.raises(ValueError, match="expected an https URL"):
+        checks(jwks=f"http://{host}/jwks")
 
 
 LEADS = [
@@ -459,7 +485,7 @@ async def test_an_issuer_that_never_ends_its_answer_holds_few_threads(
         let_go.set()
 
 
-async def test_without_keys_nobody_comes_in_and_it_is_503() -> None:
+async def test_without_keys_every_token_is_refused_with_503() -> None:
     async with issuing() as issuer:
         issuer.say(500)
         async with guarded(

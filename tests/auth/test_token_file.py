@@ -43,7 +43,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "tokens"
 
 
-async def test_a_token_stands_for_whom_its_line_names(path: Path) -> None:
+async def test_a_token_gives_the_principal_that_its_line_names(path: Path) -> None:
     verify = token_file(
         written(
             path,
@@ -85,17 +85,16 @@ BAD = {
 
 
 @pytest.mark.parametrize("line", BAD.values(), ids=BAD)
-def test_a_line_that_cannot_be_used_is_told_with_its_place(
-    path: Path, line: str
-) -> None:
+def test_an_invalid_line_is_reported_with_its_place(path: Path, line: str) -> None:
     with pytest.raises(
-        ValueError, match=r"tokens, line 2: NAME SHA256-HEX \[SCOPE,SCOPE\] is wanted$"
+        ValueError,
+        match=r"tokens, line 2: expected NAME SHA256-HEX \[SCOPE,SCOPE\], as",
     ) as told:
         token_file(written(path, BOB, line))
     assert digest("one")[:-1] not in str(told.value)
 
 
-def test_a_file_that_is_no_text_is_told_too(path: Path) -> None:
+def test_a_file_that_is_not_text_is_reported(path: Path) -> None:
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match="line 1"):
         token_file(path)
@@ -113,7 +112,7 @@ async def test_a_file_is_read_again_when_it_has_changed(
     assert await verify("two") == Principal("bob")
 
 
-async def test_a_file_that_has_become_unusable_changes_nothing_and_is_told_once(
+async def test_a_file_that_has_become_invalid_changes_nothing_and_is_logged_once(
     path: Path, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     verify = token_file(written(path, ALICE))
@@ -209,11 +208,11 @@ def test_the_flag_ends_with_one_line_where_the_file_cannot_be_used(
     assert main(["run", "--http", "0", "--token-file", str(path)]) == 2
     assert (
         capfd.readouterr().err
-        == f"mcp-trio: error: --token-file: No such file or directory: '{path}'\n"
+        == f"mcp-trio: error: --token-file: cannot read {path}: No such file or directory; to make a token and its line: mcp-trio token NAME\n"
     )
     monkeypatch.setenv("MCP_TRIO_TOKEN_FILE", str(written(path, "nonsense")))
     assert main(["run", "--http", "0"]) == 2
-    wanted = f"mcp-trio: error: --token-file: {path}, line 1: NAME SHA256-HEX [SCOPE,SCOPE] is wanted\n"
+    wanted = f"mcp-trio: error: --token-file: {path}, line 1: expected NAME SHA256-HEX [SCOPE,SCOPE], as printed by: mcp-trio token NAME\n"
     assert capfd.readouterr().err == wanted
 
 

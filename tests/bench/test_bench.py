@@ -1,4 +1,4 @@
-"""The command bench: what it measures, of whom, what it counts as an error, and what it says when it cannot."""
+"""The command bench: what it measures and reports, and its errors."""
 
 from __future__ import annotations
 
@@ -193,7 +193,9 @@ def test_without_a_tool_it_lists_them(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_calls_that_fail_are_counted_told_and_no_throughput(folder: Path) -> None:
+def test_calls_that_fail_are_reported_and_do_not_count_as_throughput(
+    folder: Path,
+) -> None:
     done = run("--at-once", "3", "server.py", "fail")
     assert done.returncode == 1
     rate, *_ = done.stdout.splitlines()[2].split()[1:]
@@ -204,7 +206,7 @@ def test_calls_that_fail_are_counted_told_and_no_throughput(folder: Path) -> Non
 
 
 @pytest.mark.slow
-def test_progress_is_no_answer(folder: Path) -> None:
+def test_progress_does_not_count_as_an_answer(folder: Path) -> None:
     done = run("--at-once", "3", "--json", "server.py", "progress")
     assert json.loads(done.stdout)["runs"][0]["errors"] == {}
 
@@ -250,7 +252,7 @@ def test_progress_is_no_answer(folder: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_measured_is_told_in_a_line(
+def test_what_cannot_be_measured_is_reported_in_one_line(
     folder: Path, arguments: list[str], says: str
 ) -> None:
     done = run(*arguments)
@@ -282,7 +284,7 @@ def test_a_chart(folder: Path) -> None:
 
 @pytest.mark.integration
 @pytest.mark.slow
-def test_where_no_chart_can_be_written_the_figures_are_told(folder: Path) -> None:
+def test_without_a_chart_the_figures_are_printed(folder: Path) -> None:
     done = run(
         "--at-once", "1", "--seconds", "0.1", "--svg", "no/such/chart.svg", "server.py"
     )
@@ -352,7 +354,7 @@ def test_the_requests_of_a_trace_that_were_answered() -> None:
     assert [one.fails for one in found] == [False, False, True]
 
 
-def test_a_trace_in_which_the_server_asks_is_no_load() -> None:
+def test_a_trace_in_which_the_server_asks_cannot_be_a_load() -> None:
     asked = (
         "server",
         {"jsonrpc": "2.0", "id": "a", "method": "elicitation/create", "params": {}},
@@ -418,7 +420,7 @@ def test_so_many_calls_and_no_more(folder: Path, calls: int) -> None:
 
 
 @pytest.mark.slow
-def test_large_messages_fill_the_pipe_and_all_come_back(folder: Path) -> None:
+def test_large_messages_fill_the_pipe_and_are_all_answered(folder: Path) -> None:
     """More than a pipe holds is on its way in both directions."""
     echo = [
         sys.executable,
@@ -436,7 +438,7 @@ def test_large_messages_fill_the_pipe_and_all_come_back(folder: Path) -> None:
     assert (run.calls, run.errors, run.server_took) == (40, {}, None)
 
 
-def test_who_was_the_limit() -> None:
+def test_the_report_names_the_bottleneck() -> None:
     run = Run(1, 1.0, 1, 1.0, 0, 0, 0, 0, {}, load_took=0.95, server_took=0.5)
     assert run.is_limited
     assert Report("t", OLDER, runs=[run]).remarks() == [
@@ -528,7 +530,7 @@ def test_a_status_that_says_no_is_an_error() -> None:
     }
 
 
-def test_what_comes_before_the_answer_is_none() -> None:
+def test_messages_before_the_answer_do_not_count_as_answers() -> None:
     with listening() as (place, listener):
         wire = HttpLoadConnection(f"http://{place}/mcp")
         with accepted(listener) as server:
@@ -591,7 +593,7 @@ def test_a_connection_that_is_closed_is_opened_again(closing: bytes) -> None:
         wire.close()
 
 
-def test_what_is_no_http_is_told() -> None:
+def test_a_reply_that_is_not_http_is_reported() -> None:
     with listening() as (place, listener):
         wire = HttpLoadConnection(f"http://{place}/mcp")
         with accepted(listener) as server:
@@ -602,7 +604,7 @@ def test_what_is_no_http_is_told() -> None:
         wire.close()
 
 
-def test_a_websocket_that_is_refused_is_told(folder: Path) -> None:
+def test_a_websocket_that_is_refused_is_reported(folder: Path) -> None:
     with listening() as (place, listener):
 
         def refuse() -> None:

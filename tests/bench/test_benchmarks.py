@@ -1,4 +1,4 @@
-"""The benchmarks of this repository: the ratios, what is told of a run, and the guard."""
+"""The benchmarks of this repository: ratios, reports and the guard."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_ratio_that_was_not_measured_says_so() -> None:
     )
 
 
-def test_what_is_told_without_a_bound_neither_holds_nor_fails() -> None:
+def test_a_figure_without_a_bound_neither_passes_nor_fails() -> None:
     ratio = Ratio("x", ("stdio_async", "mcp_trio"), ("stdio_async", "typescript"), None)
     assert ratio.holds(FIGURES) is None
     assert ratio.told(FIGURES)[3:] == ("", "")
@@ -89,6 +89,8 @@ def test_figures_for_people() -> None:
     ]
 
 
+# Charts need matplotlib, which the other tests do without.
+@pytest.mark.integration
 def test_a_run_is_written_with_its_command_its_machine_and_what_was_left_out(
     tmp_path: Path,
 ) -> None:
@@ -107,7 +109,7 @@ def test_a_run_is_written_with_its_command_its_machine_and_what_was_left_out(
     assert (tmp_path / "chart-stdio.svg").read_text().count("200 calls/s") == 1
 
 
-def test_the_guard_tells_what_has_become_dearer(
+def test_the_guard_reports_what_has_become_more_expensive(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     costs = {"time": {"async": 5e-6}, "instructions": {"async": 60_000.0}}
@@ -139,11 +141,11 @@ def test_the_guard_tells_what_has_become_dearer(
         )
         == 1
     )
-    assert capsys.readouterr().out.count("TOO DEAR") == 2
+    assert capsys.readouterr().out.count("TOO EXPENSIVE") == 2
 
 
 @pytest.mark.slow
-def test_a_workload_is_measured_and_told(tmp_path: Path) -> None:
+def test_a_workload_is_measured_and_reported(tmp_path: Path) -> None:
     """Of ours and a floor, for which nothing has to be built."""
     command = [
         sys.executable,
@@ -179,7 +181,7 @@ def test_a_workload_is_measured_and_told(tmp_path: Path) -> None:
     assert all(figures[name]["about"]["errors"] == 0 for name in figures)
 
 
-def test_a_workload_that_there_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_workload_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     from benchmarks.__main__ import main
 
     with pytest.raises(SystemExit):

@@ -34,7 +34,7 @@ def test_a_relative_path_in_the_systems_variable_is_ignored(
     assert cache_folder() == home / ".cache" / "mcp_trio"
 
 
-def test_our_own_variable_comes_first(
+def test_our_own_variable_takes_precedence(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / "elsewhere"))

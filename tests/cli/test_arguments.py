@@ -183,7 +183,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("tool", "line", "says"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_told_in_one_line(tool, line, says):
+def test_a_wrong_argument_is_reported_in_one_line(tool, line, says):
     with pytest.raises(UsageError) as caught:
         read_arguments(TOOLS[tool], line.split())
     assert says in str(caught.value)
@@ -272,7 +272,7 @@ def test_schemas_of_other_servers_are_understood(schema, line, read):
     assert read_arguments({"name": "other", "inputSchema": schema}, [line]) == read
 
 
-def test_where_there_are_no_arguments_none_is_no_name_of_one():
+def test_a_tool_without_arguments_refuses_any_name():
     nothing = {
         "name": "nothing",
         "inputSchema": {"type": "object", "additionalProperties": False},

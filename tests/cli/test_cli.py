@@ -1,4 +1,4 @@
-"""The command line as its users have it: processes, exit codes, what stands on stdout and what on stderr."""
+"""The command line as a process: exit codes, standard output and standard error."""
 
 import json
 import os
@@ -189,7 +189,7 @@ def test_a_client_that_does_not_read_holds_the_end_up_no_longer_than_the_grace(f
 
 
 def test_the_end_of_input_ends_what_does_not_finish_within_the_grace(folder):
-    started = time.monotonic()
+    # Without the flag, the command would take longer than `run` waits.
     done = run(
         folder,
         "run",
@@ -197,15 +197,15 @@ def test_the_end_of_input_ends_what_does_not_finish_within_the_grace(folder):
         "--grace",
         "0.1",
         given=call(1, "wait_for_ever") + call(2, "add", a=1),
+        MCP_TRIO_GRACE="60",
     )
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [2]
     assert done.returncode == 0
-    assert time.monotonic() - started < 5
 
 
 @pytest.mark.parametrize("kind", ["pipes", "sockets"])
 @pytest.mark.parametrize("tool", ["wait_for_ever", "block"])
-def test_when_the_parent_is_gone_there_is_no_grace(folder, kind, tool):
+def test_without_a_parent_the_server_ends_without_a_grace(folder, kind, tool):
     """Its ends of the pipes are closed with it, which is all that a server sees of it."""
     with serving_on(kind, folder, "run", "server.py", "--grace", "60") as (
         process,
@@ -217,9 +217,7 @@ def test_when_the_parent_is_gone_there_is_no_grace(folder, kind, tool):
         assert json.loads(from_server.readline())["id"] == 2
         to_server.close()
         from_server.close()
-        gone = time.monotonic()
-        assert process.wait(PATIENCE) == 0
-        assert time.monotonic() - gone < 1
+        assert process.wait(PATIENCE) == 0  # long before the grace is over
 
 
 @contextmanager
@@ -249,7 +247,7 @@ def serving_on(kind, folder, *arguments):
 # Settings
 
 
-def test_settings_come_from_the_environment_too(folder):
+def test_settings_are_also_read_from_the_environment(folder):
     started = time.monotonic()
     given = call(1, "wait_for_ever") + call(2, "add", a=1)
     assert (
@@ -305,7 +303,7 @@ def test_a_profile_can_be_chosen(folder, setting):
     assert (result["structuredContent"], result["isError"]) == ({}, False)
 
 
-def test_a_failing_lifespan_is_told_in_one_line(folder):
+def test_a_failing_lifespan_is_reported_in_one_line(folder):
     failing = "\n@server.lifespan\nasync def database():\n    raise OSError('no database')\n    yield\n"
     (folder / "server.py").write_text(SERVER + failing, encoding="utf-8")
     for arguments in ("run", "server.py"), ("inspect", "server.py"):
@@ -319,7 +317,7 @@ def test_a_failing_lifespan_is_told_in_one_line(folder):
         )
 
 
-def test_grouped_problems_are_all_told(capfd):
+def test_all_problems_of_a_group_are_reported(capfd):
     problems = [
         UsageError("one"),
         ExceptionGroup("", [UsageError("two"), OSError("three")]),
@@ -450,7 +448,7 @@ AS_PROCESSES = {"no such file", "broken file", "unknown command", "unknown bare 
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_told_in_one_line(folder, here, mistake):
+def test_a_mistake_is_reported_in_one_line(folder, here, mistake):
     (folder / "broken.py").write_text("1 / 0", encoding="utf-8")
     arguments, says = MISTAKES[mistake]
     if mistake in AS_PROCESSES:
@@ -470,7 +468,7 @@ def test_work_needs_tasks(folder, here):
     assert "work: no tool of 'test' has `task=`" in err
 
 
-def test_a_wrong_setting_of_the_environment_is_told_by_its_name(
+def test_a_wrong_environment_variable_is_reported_by_its_name(
     folder, here, monkeypatch
 ):
     monkeypatch.setenv("MCP_TRIO_GRACE", "soon")
@@ -479,7 +477,7 @@ def test_a_wrong_setting_of_the_environment_is_told_by_its_name(
     assert "MCP_TRIO_GRACE" in err
 
 
-def test_closed_standard_input_is_told_in_one_line(folder):
+def test_closed_standard_input_is_reported_in_one_line(folder):
     closed = ["sh", "-c", 'exec "$@" <&-', "sh", *command("run", "server.py")]
     done = subprocess.run(
         closed,
@@ -497,7 +495,7 @@ def test_closed_standard_input_is_told_in_one_line(folder):
     [["inspect", "server.py"], ["config", "server.py"], ["version"]],
     ids=" ".join,
 )
-def test_closed_standard_output_is_no_mistake(folder, words):
+def test_closed_standard_output_is_not_an_error(folder, words):
     closed = ["sh", "-c", 'exec "$@" >&-', "sh", *command(*words)]
     done = subprocess.run(
         closed,
@@ -607,7 +605,7 @@ def test_call_takes_its_arguments_as_one_object(here):
     )
 
 
-def test_call_describes_what_is_no_text(here):
+def test_call_describes_content_that_is_not_text(here):
     assert here("call", "server.py", "picture")[1] == "[image image/png 5 bytes]\n"
 
 
@@ -697,7 +695,7 @@ def test_every_command_has_help_with_an_example(here):
         assert name in here("--help")[1]
 
 
-def test_the_version_is_told(here):
+def test_the_version_is_printed(here):
     code, out, _ = here("version")
     assert code == 0
     assert mcp_trio.__version__ in out

@@ -80,7 +80,7 @@ def test_tools_of_a_file_are_completed_and_then_their_arguments(complete, capfd)
         "call add -- npx ",
     ],
 )
-def test_where_a_file_may_come_the_shell_is_left_to_itself(complete, line):
+def test_the_shell_completes_file_names_itself(complete, line):
     assert complete(line) == []
 
 
@@ -91,7 +91,7 @@ def test_a_script_is_printed_and_asks_this_command_again(here):
         assert f"completion {shell} -- " in script
 
 
-def test_an_unknown_shell_is_told(here):
+def test_an_unknown_shell_is_reported(here):
     code, _, err = here("completion", "tcsh")
     assert code == 2
     assert "SHELL: expected one of bash, zsh, fish, got 'tcsh'" in err

@@ -1,4 +1,4 @@
-"""A host's file tells it of a server, and keeps all else that it says."""
+"""The command config adds a server to a host's file and keeps the rest of it."""
 
 import json
 import os
@@ -61,14 +61,14 @@ TO_REACH = {
 
 
 @pytest.mark.parametrize("host", TO_START)
-def test_each_host_is_told_in_its_way_how_to_start_it(config, place, host):
+def test_each_host_gets_the_command_in_its_own_format(config, place, host):
     key, besides = TO_START[host]
     entry = started(place / "server.py", **besides)
     assert json.loads(config("server.py", "--for", host)) == {key: {"my-server": entry}}
 
 
 @pytest.mark.parametrize("host", TO_REACH)
-def test_each_host_is_told_in_its_way_where_it_is(config, host):
+def test_each_host_gets_the_url_in_its_own_format(config, host):
     key, entry = TO_REACH[host]
     assert json.loads(config("--http", URL, "--name", "there", "--for", host)) == {
         key: {"there": entry}
@@ -81,7 +81,7 @@ def test_the_server_names_itself_also_where_it_is_reached_by_a_url(config):
     ) == ["my-server"]
 
 
-def test_the_demo_is_told_of_where_nothing_is_named(config):
+def test_without_a_spec_the_demo_is_configured(config):
     ((_, entry),) = json.loads(config())["mcpServers"].items()
     assert entry["args"] == ["-m", "mcp_trio", "run"]
 
@@ -183,7 +183,7 @@ def test_a_second_time_changes_nothing(config, place):
     assert files(place) == {"host.json"}
 
 
-def test_another_entry_of_the_name_is_replaced_when_told_so(config, here, place):
+def test_another_entry_of_the_same_name_is_replaced_on_request(config, here, place):
     path = place / "host.json"
     path.write_text(
         before := '{"mcpServers": {"my-server": {"command": "x"}, "b": {}}}'
@@ -307,7 +307,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("line", "says"), MISTAKES.values(), ids=MISTAKES)
-def test_a_mistake_is_told_in_one_line_and_leaves_nothing(here, place, line, says):
+def test_a_mistake_is_reported_in_one_line_and_writes_nothing(here, place, line, says):
     (place / "empty.py").write_text("")
     code, out, err = here("config", *line.split())
     assert (code, out, err.count("\n")) == (2, "", 1)
@@ -316,7 +316,7 @@ def test_a_mistake_is_told_in_one_line_and_leaves_nothing(here, place, line, say
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes with a name are POSIX's")
-def test_what_is_no_file_is_neither_waited_for_nor_replaced(here, place):
+def test_a_path_that_is_not_a_file_is_neither_read_nor_replaced(here, place):
     os.mkfifo(place / "host.json")
     code, out, err = here("config", "server.py", "--into", "host.json")
     assert (code, out, err.count("\n")) == (2, "", 1)

@@ -1,4 +1,4 @@
-"""What people are used to from other command lines, and what they mistype."""
+"""Habits from other command lines, and typing mistakes."""
 
 import os
 import pty
@@ -77,7 +77,7 @@ def test_transport_port_and_host_are_understood(line, place):
         ),
     ],
 )
-def test_contradictions_are_told(line, says):
+def test_contradicting_options_are_refused(line, says):
     with pytest.raises(UsageError, match=says):
         where(*line.split())
 
@@ -154,7 +154,7 @@ def test_inspect_names_types_defaults_and_what_is_required(capsys):
     )
 
 
-def test_what_is_no_terminal_gets_a_line_each_however_long(capsys):
+def test_without_a_terminal_each_entry_is_one_line_of_any_length(capsys):
     assert shown(capsys, description="long " * 100).count("\n") == 2
     assert "\x1b" not in shown(capsys, description="long")
 
@@ -255,7 +255,7 @@ def test_replays_and_measurements_have_the_same_bar(tmp_path):
     assert re.search(r"━ 1/1 seconds of measuring", measured)
 
 
-def test_where_there_is_no_terminal_there_is_no_bar(folder, here):
+def test_without_a_terminal_no_bar_is_drawn(folder, here):
     (folder / "told.py").write_text(TOLD, encoding="utf-8")
     assert here("call", "told.py", "work") == (0, "done\n", "")
 
@@ -305,7 +305,7 @@ MISTAKES = {
     ),
     "no certificate": (
         "run server.py --http 0 --tls-cert a --tls-key b",
-        "--tls-cert: there is no file a",
+        "--tls-cert: expected a file in PEM format, got 'a', which does not exist",
     ),
     "a bad certificate": (
         "run server.py --http 0 --tls-cert server.py --tls-key server.py",
@@ -347,7 +347,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("line", "says"), MISTAKES.values(), ids=MISTAKES)
-def test_a_mistake_is_told_with_what_to_type_instead(here, folder, line, says):
+def test_a_mistake_is_reported_with_what_to_type_instead(here, folder, line, says):
     (folder / "null.py").write_bytes(b"a\0b")
     (folder / "binary.py").write_bytes(b"\xff\xfe")
     code, out, err = here(*line.split())
@@ -469,7 +469,7 @@ BROKEN = {
 @pytest.mark.parametrize(
     ("scheme", "path", "answer", "says"), BROKEN.values(), ids=BROKEN
 )
-def test_what_is_no_server_at_a_url_is_told_in_one_line(
+def test_a_url_without_an_mcp_server_is_reported_in_one_line(
     here, scheme, path, answer, says
 ):
     code, out, err = here("inspect", f"{scheme}://127.0.0.1:{speaks(answer)}{path}")
@@ -480,7 +480,7 @@ def test_what_is_no_server_at_a_url_is_told_in_one_line(
 @pytest.mark.parametrize(
     "arguments", [("inspect", "--json"), ("--help",), ("version",)], ids=" ".join
 )
-def test_a_reader_that_has_had_enough_is_no_error(tmp_path, arguments):
+def test_a_reader_that_stops_early_is_not_an_error(tmp_path, arguments):
     ours, its = os.pipe()
     os.close(ours)
     try:
@@ -497,7 +497,7 @@ def test_a_reader_that_has_had_enough_is_no_error(tmp_path, arguments):
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
 
 
-def test_what_a_server_says_comes_with_what_to_type(monkeypatch, capsys):
+def test_errors_of_a_server_are_printed_with_what_to_type(monkeypatch, capsys):
     def refuses(options):
         raise RemoteError(
             {"code": -32600, "message": "Authorization: expected Bearer TOKEN"}

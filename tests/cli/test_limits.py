@@ -1,4 +1,4 @@
-"""The limits and the log as flags, and as environment, of `run`: in a process of its own, on standard input."""
+"""Limits and logging as flags and environment variables of `run`."""
 
 import json
 import os
@@ -86,7 +86,7 @@ def test_a_flag_goes_before_what_the_code_says_and_leaves_the_rest(spec: str) ->
 @pytest.mark.parametrize(
     ("asked", "shown"), [((), False), (("--log-arguments",), True)]
 )
-def test_arguments_are_in_the_log_for_who_asks(
+def test_arguments_are_in_the_log_on_request(
     spec: str, asked: tuple[str, ...], shown: bool
 ) -> None:
     replies, log = run(
@@ -111,7 +111,9 @@ def test_arguments_are_in_the_log_for_who_asks(
         ("--log-format", "xml", "expected one of text, json, got 'xml'"),
     ],
 )
-def test_what_cannot_be_is_told_in_a_line(flag: str, value: str, told: str) -> None:
+def test_an_impossible_limit_is_reported_in_one_line(
+    flag: str, value: str, told: str
+) -> None:
     command = [sys.executable, "-m", "mcp_trio", "run", flag, value]
     done = subprocess.run(
         command,

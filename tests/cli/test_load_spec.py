@@ -1,4 +1,4 @@
-"""A SPEC leads to a Server, or to one line that says why it does not."""
+"""A SPEC leads to a Server, or to an error of one line."""
 
 import contextlib
 import pickle
@@ -192,7 +192,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("spec", "text", "says"), WRONG.values(), ids=WRONG)
-def test_a_wrong_spec_is_told_in_one_line(folder, spec, text, says):
+def test_a_wrong_spec_is_reported_in_one_line(folder, spec, text, says):
     write(folder, "weather.py", text)
     write(folder, "notes.txt", "")
     message = problem(spec)
@@ -200,7 +200,7 @@ def test_a_wrong_spec_is_told_in_one_line(folder, spec, text, says):
         assert part in message
 
 
-def test_an_exception_within_an_imported_package_is_told_with_its_place(folder):
+def test_an_exception_in_an_imported_package_is_reported_with_its_place(folder):
     write(folder, "package/__init__.py", "")
     write(folder, "package/module.py", "from . import broken")
     write(folder, "package/broken.py", "\n\nnope")

@@ -1,4 +1,4 @@
-"""`python -m mcp_trio` as a shell's pipe sees it: lines in, lines out, exit 0."""
+"""`python -m mcp_trio` in a shell's pipe: lines in, lines out, exit code 0."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def last_of(printed: list[Json], revision: str) -> Json:
 
 
 @pytest.mark.parametrize("revision", ALL)
-def test_the_weather_in_new_york_comes_out_of_a_pipe(revision: str) -> None:
+def test_the_weather_in_new_york_is_answered_over_a_pipe(revision: str) -> None:
     result = last_of(
         piped(weather(revision, {"location": "New York"}), revision=revision), revision
     )["result"]
@@ -98,7 +98,7 @@ def test_the_weather_in_new_york_comes_out_of_a_pipe(revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", ALL)
-def test_bad_arguments_come_back_as_the_revision_has_it(revision: str) -> None:
+def test_bad_arguments_are_answered_as_the_revision_demands(revision: str) -> None:
     reply = last_of(piped(weather(revision, {}), revision=revision), revision)
     missing = "Missing required argument: location"
     if revision == ALL[0]:

@@ -91,7 +91,7 @@ async def names(client):
     return [tool["name"] for tool in await client.list_tools()]
 
 
-async def test_a_tool_that_is_added_is_listed_and_clients_hear_of_that_list_alone(
+async def test_an_added_tool_is_listed_and_only_that_list_is_announced(
     folder, autojump_clock
 ):
     server, reloader = loaded()
@@ -117,9 +117,7 @@ async def test_what_is_taken_out_of_the_file_is_gone(folder, autojump_clock):
         assert await names(client) == ["plus"]
 
 
-async def test_a_body_that_changes_is_run_and_no_list_is_told_of(
-    folder, autojump_clock
-):
+async def test_a_changed_body_is_used_and_no_list_is_announced(folder, autojump_clock):
     server, reloader = loaded()
     async with client_of(server) as client:
         await client.list_tools()
@@ -286,7 +284,7 @@ async def test_what_runs_meanwhile_ends_as_it_was_begun(folder, autojump_clock):
         assert (await client.call_tool("add", {"a": 1, "b": 1})).text == "new"
 
 
-def test_completers_come_and_go_with_the_file(folder):
+def test_completers_are_added_and_removed_with_the_file(folder):
     server, reloader = loaded()
     write(
         folder,

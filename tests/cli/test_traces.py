@@ -1,4 +1,4 @@
-"""The commands record, replay and show: arguments, exit codes, what stands on stdout and what on stderr."""
+"""The commands record, replay and show: arguments, exit codes and output."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_a_difference_is_exit_code_1_with_its_path_and_both_values(broken, capsy
     assert told[3].endswith(", 1 difference")
 
 
-def test_standard_output_has_the_report_alone(broken, capsys):
+def test_only_the_report_is_on_standard_output(broken, capsys):
     main(["replay", "one.jsonl"])
     both = capsys.readouterr()
     assert "printed by a tool" not in both.out
@@ -352,7 +352,7 @@ def test_of_a_trace_that_is_cut_off_what_there_is_is_shown(recorded, capsys):
     assert "cut off in mid-line" in both.err
 
 
-def test_show_says_what_is_no_trace(folder, capsys):
+def test_show_reports_a_file_that_is_not_a_trace(folder, capsys):
     assert main(["show", "server.py"]) == 2
     assert capsys.readouterr().err.startswith(
         "mcp-trio: error: server.py:1: not the header of a trace: "

@@ -187,7 +187,7 @@ async def test_a_request_that_took_too_long_is_cancelled(
             await cancelled.wait()
 
 
-async def test_what_fails_inside_of_connect_comes_out_as_itself() -> None:
+async def test_an_exception_inside_of_connect_is_raised_as_itself() -> None:
     with pytest.raises(ZeroDivisionError):
         async with connect(make_server()):
             raise ZeroDivisionError

@@ -22,7 +22,7 @@ STREAMABLE = ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 OLDEST = ["2024-10-07", "2024-11-05"]
 
 
-def a_server():
+def make_routing_server():
     server = Server("over HTTP")
     server.ended = trio.Event()
 
@@ -61,9 +61,9 @@ def a_server():
 @asynccontextmanager
 async def serving(server=None):
     """A server on the native host; its address."""
-    server = server or a_server()
+    server = server or make_routing_server()
 
-    async def upgrade(stream, head, principal, token, address):
+    async def upgrade(stream, head, principal, token, address, headers):
         await serve_websocket(
             server, stream, head, trio.Event(), principal, token=token
         )
@@ -124,7 +124,7 @@ async def test_an_error_is_raised_and_the_next_call_served(way, revision):
 
 
 @pytest.mark.parametrize(("way", "revision"), EVERY_WAY)
-async def test_progress_is_heard(way, revision):
+async def test_progress_is_received(way, revision):
     async with client_over(way, revision) as client:
         await client.call_tool("wait", {"seconds": 0}, meta={"progressToken": "p"})
         assert len(await client.hear("notifications/progress")) == 1
@@ -134,7 +134,7 @@ async def test_progress_is_heard(way, revision):
     ("way", "revision"), [pair for pair in EVERY_WAY if pair[1] != "2024-10-07"]
 )
 async def test_a_cancelled_request_ends(way, revision):
-    server = a_server()
+    server = make_routing_server()
     async with client_over(way, revision, server) as client:
         with trio.move_on_after(0.1):
             await client.call_tool("wait", {"seconds": 60})
@@ -167,8 +167,8 @@ async def test_arguments_that_belong_in_headers_are_sent_there():
     ("way", "revision"),
     [("http", "2025-11-25"), ("sse", "2024-11-05"), ("ws", "2025-11-25")],
 )
-async def test_what_belongs_to_no_request_is_heard(way, revision):
-    server = a_server()
+async def test_a_message_that_belongs_to_no_request_is_received(way, revision):
+    server = make_routing_server()
     async with client_over(way, revision, server) as client:
         await client.list_tools()
         server.add_tool(lambda: "new", name="new")
@@ -226,7 +226,7 @@ async def through_relay(revision):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25"])
-async def test_a_reply_comes_on_another_connection_when_its_own_was_cut(revision):
+async def test_a_reply_is_resumed_on_another_connection_when_its_own_was_cut(revision):
     async with through_relay(revision) as (relay, client):
 
         async def cut():
@@ -257,7 +257,7 @@ async def test_an_idle_connection_that_the_server_closed_is_replaced():
         assert relay.connections == 2
 
 
-async def test_what_is_no_answer_of_the_protocol_is_an_error():
+async def test_an_answer_that_is_not_of_the_protocol_is_an_error():
     async with (
         serving() as address,
         connect(f"http://{address}/elsewhere", "2026-07-28") as client,
@@ -363,7 +363,7 @@ NO_MESSAGES = {
 
 
 @pytest.mark.parametrize(("answer", "says"), NO_MESSAGES.values(), ids=NO_MESSAGES)
-async def test_what_is_no_message_is_told_to_who_waits_for_a_reply(answer, says):
+async def test_invalid_bytes_are_an_error_for_the_request_that_waits(answer, says):
     async with (
         saying(answer) as (url, _),
         connect(f"{url}/mcp", "2026-07-28") as client,
@@ -375,7 +375,7 @@ async def test_what_is_no_message_is_told_to_who_waits_for_a_reply(answer, says)
 
 
 @pytest.mark.parametrize("result", ["5", "null", "[]"])
-async def test_a_result_that_is_none_is_no_message(result):
+async def test_an_invalid_result_is_not_a_message(result):
     reply = answered(f'{{"jsonrpc":"2.0","id":0,"result":{result}}}')
     async with saying(reply) as (url, _), connect(f"{url}/mcp", "2026-07-28") as client:
         with pytest.raises(NotAMessage, match="this is not an MCP server: it wrote"):
@@ -449,7 +449,7 @@ async def test_an_end_of_http_and_sse_in_the_middle_is_an_end_of_the_conversatio
                 pytest.fail("it has opened")
 
 
-async def test_who_accepts_and_never_answers_is_not_waited_for_for_ever(autojump_clock):
+async def test_a_server_that_accepts_and_never_answers_is_given_up(autojump_clock):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
         with pytest.raises(OSError, match="nobody answers within 30 s"):

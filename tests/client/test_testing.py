@@ -1,4 +1,4 @@
-"""A failure in a test of one's own server comes out as itself, not in groups."""
+"""An exception in a test of your own server is raised as itself, not in a group."""
 
 import sys
 

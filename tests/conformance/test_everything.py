@@ -1,4 +1,4 @@
-"""The conformance suite's server, asked from inside this process: what its tools answer, before the suite looks on."""
+"""The server for the conformance suite, called in this process."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ async def test_schemas_written_by_hand_are_listed_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("kind", ["tool", "prompt"])
-async def test_a_change_of_a_list_is_heard(kind: str) -> None:
+async def test_a_change_of_a_list_is_announced(kind: str) -> None:
     async with connect(server, OLDER) as client:
         before = await client.list_tools(), await client.list_prompts()
         await client.call_tool(f"test_trigger_{kind}_change")
@@ -198,7 +198,7 @@ async def test_a_change_of_a_list_is_heard(kind: str) -> None:
         assert (await client.list_tools(), await client.list_prompts()) == before
 
 
-async def test_what_is_told_in_between_arrives() -> None:
+async def test_notifications_before_the_result_arrive() -> None:
     async with connect(server, OLDER) as client:
         await client.call_tool("test_tool_with_logging")
         assert len(await client.hear("notifications/message", 3)) == 3

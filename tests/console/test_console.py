@@ -1,4 +1,4 @@
-"""The console: who may come in, what a page is told, every message on every transport, traces, and how it ends."""
+"""The console: its token, its messages, every transport, traces, and stopping."""
 
 import json
 import re
@@ -172,7 +172,7 @@ def asking() -> Server:
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES[5:])
-async def test_nothing_is_had_without_the_token(method: str, path: str) -> None:
+async def test_nothing_is_served_without_the_token(method: str, path: str) -> None:
     """CVE-2025-49596: an inspector that listened without asking for a token ran what any page told it to."""
     async with console(make_server()) as there:
         for token in (
@@ -350,7 +350,7 @@ async def test_a_call_is_cancelled_before_it_has_begun() -> None:
             assert (await page.until("done", "early"))["cancelled"] is True
 
 
-async def test_who_does_not_read_what_came_cannot_ask_for_more(
+async def test_a_page_that_does_not_read_cannot_ask_for_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(page_module, "MAX_CALLS", 2)
@@ -548,7 +548,7 @@ async def test_announcements_of_a_session_are_seen() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_who_is_too_slow_is_told_how_much_was_missed(
+async def test_a_slow_page_learns_how_many_messages_it_missed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(message_tap, "MAX_MESSAGES", 10)
@@ -578,7 +578,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(tap._known) == message_tap.MAX_CLIENTS
 
 
-async def test_a_long_message_is_cut_for_the_page_alone() -> None:
+async def test_a_long_message_is_cut_only_for_the_page() -> None:
     async with console(make_server()) as there, there.page() as page:
         text = "x" * 100_000
         await page.call("echo", text=text)
@@ -651,7 +651,7 @@ async def test_a_clients_conversation_replays(
     await replay(file, make_server(), "stdio")
 
 
-async def test_a_conversation_that_there_is_not() -> None:
+async def test_an_unknown_conversation_is_not_found() -> None:
     async with console(make_server()) as there:
         assert (await there.send("GET", "/trace?talk=99", there.known)).status == 404
         assert (await there.send("GET", "/trace?talk=x", there.known)).status == 404
@@ -667,7 +667,7 @@ async def test_a_server_without_a_console_is_not_watched() -> None:
     assert server.on_message is None
 
 
-async def test_an_observer_that_the_server_had_before_sees_everything_too() -> None:
+async def test_an_earlier_observer_of_the_server_still_sees_everything() -> None:
     server = make_server()
     seen: list[tuple[str, str, bytes]] = []
 
@@ -774,7 +774,7 @@ async def test_serve_has_it_beside_the_others(
         nursery.cancel_scope.cancel()
 
 
-def test_a_port_that_is_taken_is_told_in_a_line(
+def test_a_port_that_is_taken_is_reported_in_one_line(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -785,7 +785,7 @@ def test_a_port_that_is_taken_is_told_in_a_line(
 
 
 @pytest.mark.parametrize("flag", [True, False])
-def test_an_address_that_is_none(
+def test_an_invalid_address_is_refused(
     flag: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if flag:

@@ -53,7 +53,7 @@ async def failure_of(client: Client, name: str, **arguments: Any) -> str:
 
 
 @pytest.mark.parametrize("revision", ALL)
-async def test_the_weather_in_new_york_is_told_to_the_letter_in_each_revisions_shape(
+async def test_the_weather_in_new_york_is_exact_in_the_form_of_each_revision(
     revision: str,
 ) -> None:
     async with connect(demo.server, revision) as client:
@@ -104,7 +104,9 @@ async def test_bad_arguments_are_refused_as_the_revision_has_it(revision: str) -
 
 
 @BOTH
-async def test_weather_comes_in_both_units_and_by_zip_code(revision: str) -> None:
+async def test_weather_is_available_in_both_units_and_by_zip_code(
+    revision: str,
+) -> None:
     async with connect(demo.server, revision) as client:
         assert (
             await value_of(
@@ -140,7 +142,7 @@ async def test_weather_data_is_structured(revision: str) -> None:
         }
 
 
-async def test_weather_data_has_its_schema_and_comes_as_text_too() -> None:
+async def test_weather_data_has_a_schema_and_is_also_sent_as_text() -> None:
     async with connect(demo.server, "2025-11-25") as client:
         listed = {tool["name"]: tool for tool in await client.list_tools()}
         assert listed["get_weather_data"]["outputSchema"]["required"] == [
@@ -230,7 +232,7 @@ async def test_a_query_gets_a_bounded_number_of_rows() -> None:
     assert (len(more["rows"]), more["truncated"]) == (demo.MAX_ROWS, True)
 
 
-async def test_every_kind_of_value_comes_out_of_a_database() -> None:
+async def test_every_kind_of_value_can_be_read_from_a_database() -> None:
     async with connect(demo.server) as client:
         found = await value_of(
             client,
@@ -260,7 +262,7 @@ async def test_the_text_of_a_sum_is_that_number(revision: str) -> None:
         )
 
 
-async def test_a_sum_that_is_no_number_is_a_failure() -> None:
+async def test_a_sum_that_is_not_a_number_is_a_failure() -> None:
     async with connect(demo.server) as client:
         assert (
             await failure_of(client, "calculate_sum", a=1.7e308, b=1.7e308)
@@ -276,7 +278,7 @@ async def test_the_time_is_now_in_utc(revision: str) -> None:
         assert abs(datetime.now(UTC) - told) < timedelta(minutes=1)
 
 
-async def test_the_slow_tool_tells_its_progress(
+async def test_the_slow_tool_reports_its_progress(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with connect(demo.server) as client:
@@ -364,7 +366,7 @@ async def test_a_sound_is_a_wav() -> None:
             assert len(sound.readframes(2000)) == 1600
 
 
-async def test_the_oldest_revision_hears_of_the_sound_in_words() -> None:
+async def test_the_oldest_revision_gets_a_description_of_the_sound() -> None:
     async with connect(demo.server, OLDEST) as client:
         assert "audio/wav" in await value_of(client, "play_tone")
 
@@ -442,7 +444,7 @@ async def test_a_user_may_not_want_to_travel(revision: str) -> None:
 @pytest.mark.parametrize(
     "revision", [revision for revision in ALL if revision not in MODERN]
 )
-async def test_a_client_that_cannot_ask_is_told_what_is_missing(revision: str) -> None:
+async def test_a_client_that_cannot_ask_learns_what_is_missing(revision: str) -> None:
     async with connect(demo.server, revision) as client:
         words = await failure_of(client, "plan_trip")
         assert "capability elicitation" in words

@@ -460,7 +460,7 @@ def test_the_commands_of_a_page_print_what_it_shows(page: Path, tmp_path: Path) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["", "run"])
-def test_every_command_and_each_flag_of_run_is_told_of(command: str) -> None:
+def test_every_command_and_each_flag_of_run_is_documented(command: str) -> None:
     page = (PROJECT / "docs" / "command-line.md").read_text(encoding="utf-8")
     words = [sys.executable, "-m", "mcp_trio", *command.split(), "--help"]
     told = subprocess.run(

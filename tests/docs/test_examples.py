@@ -1,16 +1,19 @@
-"""The examples: each trace of theirs on every transport, what they keep out, and the Inspector with them."""
+"""The examples: their traces on every transport, their refusals, and the Inspector."""
 
 from __future__ import annotations
 
 import ast
 import json
 import os
+import socket
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from types import ModuleType
 from typing import Any
 
@@ -44,7 +47,7 @@ def imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(PROJECT)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    for name in ("DATABASE", "FOLDER", "PROVIDER"):
+    for name in ("API", "DATABASE", "FOLDER", "PROVIDER", "TOKEN"):
         monkeypatch.delenv(name, raising=False)
     before = dict(sys.modules)
     yield
@@ -166,6 +169,8 @@ def test_an_example_is_a_program_of_its_own(path: Path) -> None:
         ),
         ("files", "FOLDER", "README.md", "this is no folder"),
         ("long_job", "FOLDER", "no/such/folder", "this is no folder"),
+        ("agent", "FOLDER", "no/such/folder", "expected a folder"),
+        ("http_api", "API", "example.org", "expected a URL such as https://"),
     ],
 )
 def test_what_is_wrong_with_its_variable_is_said_in_a_line(
@@ -181,7 +186,7 @@ def test_what_is_wrong_with_its_variable_is_said_in_a_line(
 # The weather
 
 
-async def test_the_weather_comes_from_where_it_is_said(
+async def test_the_weather_is_read_from_the_configured_source(
     example: Example, tmp_path: Path
 ) -> None:
     (tmp_path / "my_weather.py").write_text(
@@ -353,7 +358,7 @@ async def test_only_what_can_be_read_is_found(example: Example, folder: Path) ->
 
 
 @pytest.mark.slow
-async def test_who_has_subscribed_to_a_file_hears_of_its_changes(
+async def test_a_subscriber_of_a_file_is_told_of_its_changes(
     example: Example, folder: Path
 ) -> None:
     async with connect(example("files", FOLDER=folder).server, OPENING[-1]) as client:
@@ -390,7 +395,7 @@ async def test_a_long_job_ends_when_it_is_cancelled(
         assert len(client.heard) == told < 200
 
 
-async def test_a_user_who_cannot_be_asked_is_told_of_by_the_tool(
+async def test_the_tool_says_that_the_user_cannot_be_asked(
     example: Example,
 ) -> None:
     result = await answer_of(example("long_job"), "find_duplicates", ask_above=0)
@@ -398,6 +403,97 @@ async def test_a_user_who_cannot_be_asked_is_told_of_by_the_tool(
     assert result.text.endswith(
         "This client cannot ask the user; to go on, give a larger ask_above"
     )
+
+
+# The HTTP API
+
+ISSUE = {"number": 7, "title": "A title", "state": "open", "body": None, "id": 1}
+REPLIES: dict[str, tuple[int, bytes]] = {
+    "/api/issues": (200, json.dumps([ISSUE]).encode()),
+    "/api/issues/7": (200, json.dumps(ISSUE).encode()),
+    "/api/issues/429": (429, b"slow down"),
+    "/api/issues/500": (500, b"oh no"),
+    "/api/issues/200": (200, b"<html>"),
+    "/api/issues/201": (200, b"{}"),
+}
+
+
+class Api(ThreadingHTTPServer):
+    """An API on a free port, which keeps what it was asked."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), ApiHandler)
+        self.asked: list[tuple[str, str | None]] = []
+
+
+class ApiHandler(BaseHTTPRequestHandler):
+    server: Api
+
+    def do_GET(self) -> None:
+        self.server.asked.append((self.path, self.headers["Authorization"]))
+        status, body = REPLIES.get(self.path.partition("?")[0], (404, b""))
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Retry-After", "30")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Be quiet."""
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    with Api() as server:
+        thread = Thread(target=server.serve_forever, args=[0.01])
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+async def test_the_http_api_is_asked_with_the_token_and_the_arguments(
+    example: Example, api: Api
+) -> None:
+    url = f"http://127.0.0.1:{api.server_address[1]}/api"
+    issues = example("http_api", API=url, TOKEN="secret")
+    listed = await answer_of(issues, "list_issues", state="closed", limit=3)
+    assert listed.structured == [{"number": 7, "title": "A title", "state": "open"}]
+    got = await answer_of(issues, "get_issue", number=7)
+    assert got.structured["title"] == "A title"
+    assert api.asked == [
+        ("/api/issues?state=closed&per_page=3", "Bearer secret"),
+        ("/api/issues/7", "Bearer secret"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "says"),
+    [
+        (404, "There is no issue 404; list_issues has the numbers"),
+        (429, "The API refuses more requests; try again in 30 s"),
+        (500, "The API answered with the status 500"),
+        (200, "The API answered with something else: JSON is malformed"),
+        (201, "The API answered with something else: Object missing required field"),
+    ],
+)
+async def test_failures_of_the_http_api_are_told_to_the_model(
+    example: Example, api: Api, number: int, says: str
+) -> None:
+    url = f"http://127.0.0.1:{api.server_address[1]}/api"
+    result = await answer_of(example("http_api", API=url), "get_issue", number=number)
+    assert result.is_error
+    assert result.text.startswith(says)
+
+
+async def test_an_http_api_that_is_away_is_told_to_the_model(example: Example) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    result = await answer_of(example("http_api", API=url), "list_issues")
+    assert result.is_error
+    assert result.text.startswith("The API cannot be reached: ")
 
 
 # The Inspector
@@ -426,6 +522,18 @@ CALLS = {
         "show_clock",
         ["zone=Asia/Tokyo"],
         "in Asia/Tokyo.",
+    ),
+    "agent": (
+        ["research", "search_notes"],
+        "search_notes",
+        ["word=tomato"],
+        "tomato soup.md",
+    ),
+    "http_api": (
+        ["list_issues", "get_issue"],
+        "get_issue",
+        ["number=2"],
+        "It is too fast",
     ),
     "long_job": (
         ["find_duplicates"],

@@ -97,7 +97,7 @@ async def test_a_client_that_gives_up_cancels_its_task(
     assert task["status"] == "cancelled"
 
 
-async def test_a_task_that_another_cancels_is_told_apart(
+async def test_a_task_cancelled_by_another_client_is_distinguished(
     autojump_clock: MockClock,
 ) -> None:
     states: list[dict[str, Any]] = []

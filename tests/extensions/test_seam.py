@@ -129,7 +129,7 @@ async def test_a_method_without_a_value_has_an_empty_result(revision: str) -> No
 
 
 @pytest.mark.parametrize("revision", MODERN)
-async def test_a_client_that_did_not_declare_it_is_told_what_is_missing(
+async def test_a_client_that_did_not_declare_it_learns_what_is_missing(
     revision: str,
 ) -> None:
     async with connect(clock_server(), revision) as client:
@@ -173,7 +173,7 @@ async def test_extensions_that_are_no_object_are_ignored(extensions: Any) -> Non
 
 async def test_a_session_keeps_known_extensions_only() -> None:
     capabilities = {"extensions": {**DECLARED["extensions"], "com.example/x": {}}}
-    kept = []
+    kept: list[Any] = []
     server = clock_server()
     server.on_message = lambda conversation, sender, data: kept.append(
         conversation.session.capabilities.extensions

@@ -442,7 +442,7 @@ async def test_a_task_asks_and_goes_on_with_the_answer(
     assert task["result"]["content"][0]["text"] == "accept"
 
 
-async def test_answers_may_come_one_by_one(autojump_clock: MockClock) -> None:
+async def test_answers_may_arrive_one_by_one(autojump_clock: MockClock) -> None:
     said = {
         "role": "assistant",
         "model": "m",
@@ -507,7 +507,7 @@ async def test_an_answer_that_does_not_fit_fails_the_tool(
     assert text.startswith("the client's answer to elicitation/create is unusable")
 
 
-async def test_a_client_that_cannot_be_asked_is_told_in_the_task(
+async def test_the_task_says_that_its_client_cannot_be_asked(
     autojump_clock: MockClock,
 ) -> None:
     async with connect(asking_server(), capabilities=DECLARED) as client:
@@ -725,7 +725,7 @@ async def test_the_client_that_leaves_does_not_cancel_its_task(
 # Listening
 
 
-async def test_a_listener_hears_of_every_state(autojump_clock: MockClock) -> None:
+async def test_a_listener_is_notified_of_every_state(autojump_clock: MockClock) -> None:
     async with joined(asking_server()) as client:
         id = await create(client, "ask")
         await wait_all_tasks_blocked()
@@ -833,7 +833,7 @@ async def test_no_task_is_kept_longer_than_the_server_allows(
 
 @pytest.mark.parametrize("bound", [{"most_tasks": 2}, {"most_bytes": 3000}])
 async def test_a_client_may_have_so_many_tasks(
-    bound: dict[str, int], autojump_clock: MockClock
+    bound: dict[str, Any], autojump_clock: MockClock
 ) -> None:
     server = Server("tasks", extensions=[Tasks(**bound)])
 

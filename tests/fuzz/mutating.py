@@ -1,4 +1,4 @@
-"""Bad inputs, made of good ones by a few small changes: the same ones for the same seed."""
+"""Bad inputs: good ones with a few small changes, the same for the same seed."""
 
 from __future__ import annotations
 

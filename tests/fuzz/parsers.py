@@ -1,4 +1,4 @@
-"""What takes bytes from strangers without a server around it: each with what must hold of it for any input."""
+"""Parsers of untrusted bytes, each with a check that must pass for any input."""
 
 from __future__ import annotations
 

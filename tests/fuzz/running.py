@@ -1,4 +1,4 @@
-"""Runs targets, so many inputs each, and says how far they are."""
+"""Run each target with a number of inputs, and report the progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Some thousand bad inputs to each parser and each server; `python -m tests.fuzz` feeds them a million."""
+"""Thousands of bad inputs for each parser and server; `tests.fuzz` has a million."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ needs_proc = pytest.mark.skipif(
 
 @needs_proc
 @pytest.mark.parametrize("name", PARSERS)
-def test_a_parser_takes_whatever_comes(name: str) -> None:
+def test_a_parser_withstands_any_input(name: str) -> None:
     run_parser(name, PARSERS[name][0] // 100, SEED, print)
 
 
@@ -26,7 +26,7 @@ def test_a_parser_takes_whatever_comes(name: str) -> None:
 @needs_proc
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SERVERS)
-def test_a_server_takes_whatever_comes(name: str) -> None:
+def test_a_server_withstands_any_input(name: str) -> None:
     assert SERVERS[name][1](3_000, SEED, print) == 3_000
 
 

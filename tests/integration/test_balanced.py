@@ -1,4 +1,4 @@
-"""Two processes behind nginx, as docs/deploying.md has it: what one has asked, the other one takes the answer to."""
+"""Two processes behind nginx, configured as in docs/deploying.md."""
 
 from __future__ import annotations
 

@@ -345,7 +345,7 @@ def test_the_token_stays_neither_in_the_address_bar_nor_in_the_history(
     assert page.ask("location.search") == ""
 
 
-def test_without_the_token_there_is_nothing(page: ConsolePage, demo: str) -> None:
+def test_without_the_token_nothing_is_served(page: ConsolePage, demo: str) -> None:
     page.call("Page.navigate", url=demo.partition("?")[0])
     page.until("document.body?.innerText.includes('The token is missing or wrong')")
 
@@ -504,7 +504,9 @@ def test_a_form_has_every_kind_of_field(page: ConsolePage, kinds: str) -> None:
     assert page.complaints == []
 
 
-def test_the_servers_error_stands_at_its_field(page: ConsolePage, kinds: str) -> None:
+def test_an_error_from_the_server_is_shown_at_its_field(
+    page: ConsolePage, kinds: str
+) -> None:
     page.visit(kinds)
     page.choose("exact")
     page.fill("days", "4")
@@ -673,7 +675,7 @@ def test_a_question_that_is_withdrawn_goes_away(page: ConsolePage, kinds: str) -
     assert "the tool reports an error" in page.result()
 
 
-def test_more_pages_than_a_browser_can_serve_are_told_so(
+def test_a_page_beyond_the_connections_of_the_browser_says_so(
     chromium: ClientConnection, demo: str
 ) -> None:
     pages = [ConsolePage(chromium) for _ in range(6)]
@@ -781,9 +783,7 @@ def test_all_can_be_read_in_both_themes(
 
 
 @pytest.mark.parametrize("width", [320, 360, 800, 1200, 1700])
-def test_nothing_stands_out_of_the_page(
-    page: ConsolePage, demo: str, width: int
-) -> None:
+def test_nothing_overflows_the_page(page: ConsolePage, demo: str, width: int) -> None:
     page.visit(demo, size=(width, 800))
     fill_the_page(page)
     assert page.ask("document.documentElement.scrollWidth") <= width
@@ -813,7 +813,9 @@ def fill_the_page(page: ConsolePage) -> None:
     )
 
 
-def test_a_server_that_goes_is_told(page: ConsolePage, tmp_path: Path) -> None:
+def test_the_page_says_that_the_server_has_gone(
+    page: ConsolePage, tmp_path: Path
+) -> None:
     with served("mcp_trio.demo") as url:
         page.visit(url)
     page.until(

@@ -1,4 +1,4 @@
-"""Every contender that is here does the same work: ours, the floors, and whatever the benchmarks have built before."""
+"""Every installed contender of the benchmarks does the same work."""
 
 from __future__ import annotations
 

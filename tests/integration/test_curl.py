@@ -1,4 +1,4 @@
-"""The command's HTTP as curl sees it: a status for whatever is wrong, and a reply for what is right."""
+"""HTTP as curl sees it: a status for each error, and replies."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def test_what_is_wrong_has_its_status_and_says_so(
         ("GET", "/messages", "POST"),
     ],
 )
-def test_a_wrong_method_is_told_the_right_ones(
+def test_a_wrong_method_gets_a_list_of_allowed_ones(
     root: str, method: str, path: str, allowed: str
 ) -> None:
     response = curl(root + path, "-X", method)
@@ -343,7 +343,7 @@ def test_a_large_body_for_an_evil_origin_is_not_asked_for(url: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/", "/sse", "/messages", "/healthz"])
-def test_a_preflight_is_told_what_is_allowed(root: str, path: str) -> None:
+def test_a_preflight_gets_a_list_of_what_is_allowed(root: str, path: str) -> None:
     asked = "content-type,mcp-method,mcp-name,mcp-param-region,mcp-protocol-version"
     headers = {
         "Origin": APP,
@@ -438,7 +438,7 @@ def test_a_session_from_its_opening_to_its_end(
 @pytest.mark.parametrize(
     ("version", "encoding"), [("--http1.0", None), ("--http1.1", "chunked")]
 )
-def test_progress_comes_as_a_stream_that_every_http_can_read(
+def test_progress_is_a_stream_in_every_version_of_http(
     url: str, version: str, encoding: str | None
 ) -> None:
     params = {

@@ -1,4 +1,4 @@
-"""Behind nginx as it is by default: nothing that streams is held back."""
+"""Behind nginx with its default configuration, streams are not delayed."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""The official SDKs' own clients, from the registries, against the demo server: on stdio, HTTP and HTTP+SSE."""
+"""Clients of the official SDKs use the demo server on stdio, HTTP and HTTP+SSE."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ ALL = ["typescript-v1", "typescript-v2", "python-v2"]
 @pytest.mark.parametrize("count", [1, 10])
 @pytest.mark.parametrize("how", ["abort", "timeout"])
 @pytest.mark.parametrize("client", ALL)
-async def test_a_client_does_not_come_back_for_a_call_that_had_sent_nothing(
+async def test_a_client_does_not_resume_a_call_that_had_sent_nothing(
     client: str, how: str, count: int
 ) -> None:
     assert await cancel_calls(client, "wait", how, count) == 0

@@ -15,7 +15,7 @@ from tests.support.processes import ServerProcess, serving, until
 from tests.support.redis_server import RedisServer, running_redis
 
 pytest.importorskip("coredis")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
 SERVER = """
 import os

@@ -1,4 +1,4 @@
-"""The picture of a trace in a real browser: it is drawn, it does what it says, and it runs and loads nothing else."""
+"""The diagram of a trace in a real browser, where it loads nothing else."""
 
 import time
 from collections.abc import Iterator
@@ -178,7 +178,7 @@ def test_all_unfold_and_fold_again(page: Page, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("width", [320, 400, 800, 1600])
-def test_nothing_stands_out_of_the_page(page: Page, tmp_path: Path, width: int) -> None:
+def test_nothing_overflows_the_page(page: Page, tmp_path: Path, width: int) -> None:
     shown(page, tmp_path, CONVERSATION, size=(width, 800))
     page.click("#expand")
     page.until("document.querySelectorAll('pre').length > 9")

@@ -29,7 +29,10 @@ FOLDERS = {
 OPTIONS = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:randomly"]
 # Tests of one function that are run at first. The others are run if these notice nothing.
 AT_FIRST = 2
+# A mutant that does not end is noticed: it gets as long as this, or as many times as long
+# as the tests take when nothing is changed.
 SECONDS = 60
+TIMES = 10
 
 
 class Copy:
@@ -40,6 +43,7 @@ class Copy:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._patience: float = SECONDS
         for path in PROJECT.iterdir():
             if path.name != PACKAGE and not path.name.startswith("."):
                 (folder / path.name).symlink_to(path)
@@ -74,13 +78,20 @@ class Copy:
         measured = coverage.CoverageData(basename=str(data))
         measured.read()
         lines = measured.contexts_by_lineno(str(self.folder / module))
-        return {line: [id for id in ids if id] for line, ids in lines.items()}
+        everything = sorted({id for ids in lines.values() for id in ids if id})
+        # What runs when the module is imported matters to every test.
+        return {
+            line: [id for id in ids if id] or everything for line, ids in lines.items()
+        }
 
     def require_passing(self, tests: list[str]) -> None:
         """Raise SystemExit if a test fails though nothing is changed."""
-        first, _ = _in_two_rounds(tests)
-        if first and self._fails(first):
-            raise SystemExit("a test fails in a fork before anything is changed")
+        first, others = _in_two_rounds(tests)
+        started = time.monotonic()
+        for tests_of_round in (first, others):
+            if tests_of_round and self._fails(tests_of_round):
+                raise SystemExit("a test fails in a fork before anything is changed")
+        self._patience = max(SECONDS, TIMES * (time.monotonic() - started))
 
     def notices(self, module: Path, mutant: Mutant, tests: list[str]) -> bool:
         """Return whether one of these tests fails in the mutant."""
@@ -91,7 +102,7 @@ class Copy:
         file.write_text(mutant.source, encoding="utf-8")
         try:
             first, others = _in_two_rounds(tests)
-            return self._fails(first) or (bool(others) and self._fails(others))
+            return any(self._fails(tests) for tests in (first, others) if tests)
         finally:
             file.write_text(original, encoding="utf-8")
             py_compile.compile(str(file))
@@ -101,7 +112,7 @@ class Copy:
         child = os.fork()
         if child == 0:
             _run_and_exit(tests, self.folder, self.environment())
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + self._patience
         while time.monotonic() < deadline:
             pid, status = os.waitpid(child, os.WNOHANG)
             if pid:

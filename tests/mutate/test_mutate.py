@@ -40,7 +40,7 @@ def test_a_negation_is_dropped() -> None:
     assert (1, "not x", "bool(x)") in changes("y = not x\n")
 
 
-def test_imports_for_type_checkers_are_left_alone() -> None:
+def test_imports_for_type_checkers_are_not_changed() -> None:
     assert changes("if TYPE_CHECKING:\n    raise ImportError\n") == [
         (2, "raise ImportError", "pass")
     ]
@@ -58,7 +58,7 @@ def test_every_mutant_is_python_and_keeps_its_lines(source: str) -> None:
 def test_guards_that_no_test_holds_are_listed() -> None:
     module = "mcp_trio/auth/principal.py"
     before = (PROJECT / module).read_bytes()
-    test = "tests/auth/test_token_file.py::test_a_token_stands_for_whom_its_line_names"
+    test = "tests/auth/test_token_file.py::test_a_token_gives_the_principal_that_its_line_names"
     done = subprocess.run(
         [sys.executable, "-m", "tests.mutate", module, "--tests", test],
         cwd=PROJECT,

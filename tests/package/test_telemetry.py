@@ -169,7 +169,7 @@ async def test_failures_have_a_type_and_a_status() -> None:
     assert "missing" in str(missing.status.description)
 
 
-async def test_a_name_that_the_server_does_not_have_is_no_label() -> None:
+async def test_an_unknown_name_is_not_used_as_a_label() -> None:
     server = make_server()
     with collecting(server) as collected:
         async with connect(server, "2025-11-25") as client:

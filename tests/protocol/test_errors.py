@@ -1,4 +1,4 @@
-"""Every kind of bad input and of failure has its code and says what and where; the connection lives on."""
+"""Each kind of bad input or failure has its code; the connection stays usable."""
 
 import json
 import logging
@@ -167,7 +167,7 @@ MALFORMED: list[
 ]
 
 
-def a_server() -> Server:
+def make_frail_server() -> Server:
     server = Server("frail")
 
     @server.tool
@@ -220,7 +220,7 @@ def a_server() -> Server:
 
 
 def message_of(reply: Any) -> str:
-    """What an error response, or the result of a tool that failed, says."""
+    """Return the message of an error response or of a result with isError."""
     if "error" in reply:
         error = reply["error"]
         return str(error.get("data", {}).get("reason", error["message"]))
@@ -240,7 +240,7 @@ def message_of(reply: Any) -> str:
 async def test_a_malformed_message(
     revision: str, data: bytes, code: int, id: Any, says: str
 ) -> None:
-    async with opened(a_server(), revision) as client:
+    async with opened(make_frail_server(), revision) as client:
         (reply,) = await client.exchange(data)
         assert reply["error"]["code"] == code
         assert says in reply["error"]["message"]
@@ -251,7 +251,7 @@ async def test_a_malformed_message(
 
 @pytest.mark.parametrize("revision", ALL)
 async def test_all_of_them_at_once_and_then_a_ping(revision: str) -> None:
-    async with opened(a_server(), revision) as client:
+    async with opened(make_frail_server(), revision) as client:
         replies = await client.exchange(
             *[case[1] for case in MALFORMED], ping(revision)
         )
@@ -277,13 +277,13 @@ async def test_all_of_them_at_once_and_then_a_ping(revision: str) -> None:
 )
 @pytest.mark.parametrize("revision", OPENING)
 async def test_what_is_not_answered(revision: str, data: bytes) -> None:
-    async with opened(a_server(), revision) as client:
+    async with opened(make_frail_server(), revision) as client:
         (pong,) = await client.exchange(data, ping(revision))
     assert pong["id"] == "ping"
 
 
 async def test_an_answer_that_is_both_a_result_and_an_error() -> None:
-    async with raw(a_server()) as client:
+    async with raw(make_frail_server()) as client:
         (reply,) = await client.exchange(
             {"jsonrpc": "2.0", "id": 1, "result": {}, "error": {}}
         )
@@ -311,8 +311,8 @@ async def test_an_answer_that_is_both_a_result_and_an_error() -> None:
         "x" * 256,
     ],
 )
-async def test_an_id_comes_back_as_it_went(id: Any) -> None:
-    async with raw(a_server()) as client:
+async def test_an_id_is_returned_unchanged(id: Any) -> None:
+    async with raw(make_frail_server()) as client:
         sent = (
             json.dumps(id)
             if not isinstance(id, int) or id < 10**300
@@ -327,7 +327,7 @@ async def test_an_id_comes_back_as_it_went(id: Any) -> None:
 
 
 async def test_of_two_equal_keys_the_last_counts() -> None:
-    async with opened(a_server(), "2025-06-18") as client:
+    async with opened(make_frail_server(), "2025-06-18") as client:
         first, second = await client.exchange(
             b'{"jsonrpc":"2.0","id":1,"method":"tools/destroy","method":"ping"}',
             b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":5,"params":{"name":"add","arguments":{"a":1}}}',
@@ -338,7 +338,7 @@ async def test_of_two_equal_keys_the_last_counts() -> None:
 
 @pytest.mark.parametrize("revision", ALL)
 async def test_a_message_that_is_too_large(revision: str) -> None:
-    async with opened(a_server(), revision) as client:
+    async with opened(make_frail_server(), revision) as client:
         client.send_too_large()
         reply, pong = await client.exchange(ping(revision))
     assert reply["error"] == {
@@ -378,7 +378,7 @@ PARAMS_CASES = [
 async def test_params_that_do_not_fit(
     revision: str, method: str, params: Any, says: str
 ) -> None:
-    async with opened(a_server(), revision) as client:
+    async with opened(make_frail_server(), revision) as client:
         (reply,) = await client.exchange(asking(revision, 1, method, params))
     assert reply["error"]["code"] == PARAMS
     assert says in message_of(reply)
@@ -387,7 +387,7 @@ async def test_params_that_do_not_fit(
 @pytest.mark.parametrize("params", [5, "x", [], [1], True])
 @pytest.mark.parametrize("revision", OPENING)
 async def test_params_that_are_no_object(revision: str, params: Any) -> None:
-    async with opened(a_server(), revision) as client:
+    async with opened(make_frail_server(), revision) as client:
         (reply,) = await client.exchange(
             {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params}
         )
@@ -412,7 +412,7 @@ async def test_arguments_that_do_not_fit(
     revision: str, arguments: Any, says: str
 ) -> None:
     message = asking(revision, 1, "tools/call", {"name": "add", "arguments": arguments})
-    async with opened(a_server(), revision) as client:
+    async with opened(make_frail_server(), revision) as client:
         (reply,) = await client.exchange(message)
     assert says in message_of(reply)
     if revision < "2025-11-25":
@@ -427,7 +427,7 @@ async def test_arguments_that_are_not_an_object_are_a_protocol_error(
     revision: str, arguments: Any
 ) -> None:
     message = asking(revision, 1, "tools/call", {"name": "add", "arguments": arguments})
-    async with opened(a_server(), revision) as client:
+    async with opened(make_frail_server(), revision) as client:
         (reply,) = await client.exchange(message)
     assert reply["error"]["code"] == PARAMS
     assert "$: expected object, got" in message_of(reply)
@@ -440,7 +440,7 @@ async def test_arguments_that_are_too_deep(depth: int) -> None:
         b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"anything","arguments":{"value":%b}}}'
         % nested
     )
-    async with raw(a_server()) as client:
+    async with raw(make_frail_server()) as client:
         await client.open("2025-11-25")
         (reply,) = await client.exchange(message)
         assert "result" in reply or "deep" in reply["error"]["message"]
@@ -453,10 +453,10 @@ async def test_arguments_that_are_too_deep(depth: int) -> None:
 
 @pytest.mark.parametrize("tool", ["expected", "expected_in_nursery"])
 @pytest.mark.parametrize("revision", ALL)
-async def test_an_expected_failure_is_told_in_the_tools_own_words(
+async def test_an_expected_failure_is_reported_in_the_words_of_the_tool(
     revision: str, tool: str
 ) -> None:
-    async with opened(a_server(), revision) as client:
+    async with opened(make_frail_server(), revision) as client:
         (reply,) = await client.exchange(call(revision, 1, tool))
     assert "result" in reply
     assert message_of(reply) == "the bridge is up"
@@ -469,7 +469,7 @@ async def test_an_expected_failure_is_told_in_the_tools_own_words(
 async def test_an_unexpected_failure_is_masked(
     revision: str, tool: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with opened(a_server(), revision) as client:
+    async with opened(make_frail_server(), revision) as client:
         client.send(call(revision, 1, tool))
         reply = await client.receive_json()
         assert len(await client.exchange(ping(revision))) == 1
@@ -540,7 +540,7 @@ async def test_a_page_that_the_user_has_to_visit_first(revision: str) -> None:
         assert message_of(reply) == "log in first"
 
 
-async def test_an_error_whose_data_is_no_json_is_masked() -> None:
+async def test_an_error_whose_data_cannot_be_json_is_masked() -> None:
     server = Server("x")
 
     @server.tool
@@ -629,3 +629,9 @@ async def test_a_tool_error_keeps_its_words_outside_of_tools_too(method: str) ->
         with pytest.raises(RemoteError, match="the cellar is flooded") as caught:
             await client.request(method, {"name": "fail", "uri": "cellar://state"})
         assert caught.value.code == -32603
+
+
+def test_a_message_that_is_not_text_is_refused_where_the_error_is_made() -> None:
+    message: Any = 5
+    with pytest.raises(TypeError, match=r"^InvalidParams\(message\) wants str, not 5$"):
+        InvalidParams(message)

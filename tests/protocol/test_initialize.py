@@ -1,4 +1,4 @@
-"""How a conversation opens: the choice of the revision, the gate before it, and requests that need no opening."""
+"""How a conversation opens: the choice of a revision, and requests before it."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ from tests.support.checked import (
 NEWEST_OPENING = OPENING[-1]
 
 
-def a_server(**options: Any) -> Server:
+def make_described_server(**options: Any) -> Server:
     icons = [Icon("https://example.com/icon.png", mime_type="image/png")]
     options = {
         "title": "The Server",
@@ -48,13 +48,13 @@ def a_server(**options: Any) -> Server:
 
 @pytest.mark.parametrize("revision", OPENING)
 async def test_a_known_version_is_agreed_on(revision: str) -> None:
-    async with connect(a_server(), revision) as client:
+    async with connect(make_described_server(), revision) as client:
         assert client.server["protocolVersion"] == revision
 
 
 @pytest.mark.parametrize("version", ["1999-01-01", "", "latest", *MODERN])
 async def test_another_version_gets_the_newest_that_opens(version: str) -> None:
-    async with raw(a_server(), NEWEST_OPENING) as client:
+    async with raw(make_described_server(), NEWEST_OPENING) as client:
         (reply,) = await client.exchange(initialize(version))
     assert reply["result"]["protocolVersion"] == NEWEST_OPENING
 
@@ -63,7 +63,7 @@ async def test_another_version_gets_the_newest_that_opens(version: str) -> None:
 async def test_the_server_says_who_it_is_in_the_fields_of_the_revision(
     revision: str,
 ) -> None:
-    async with connect(a_server(), revision) as client:
+    async with connect(make_described_server(), revision) as client:
         info = client.server["serverInfo"]
         instructions = client.server.get("instructions")
     wanted = {"name", "version"}
@@ -79,7 +79,7 @@ async def test_the_server_says_who_it_is_in_the_fields_of_the_revision(
 async def test_capabilities_are_what_the_server_has_and_the_revision_names(
     revision: str,
 ) -> None:
-    server = a_server()
+    server = make_described_server()
     async with connect(server, revision) as client:
         assert client.server["capabilities"] == {
             "tools": {"listChanged": True},
@@ -109,7 +109,7 @@ async def test_capabilities_are_what_the_server_has_and_the_revision_names(
 
 
 async def test_nothing_but_ping_is_answered_before_initialize() -> None:
-    async with raw(a_server(), NEWEST_OPENING) as client:
+    async with raw(make_described_server(), NEWEST_OPENING) as client:
         pong, early = await client.exchange(
             request(0, "ping"), request(1, "tools/list")
         )
@@ -124,8 +124,8 @@ async def test_nothing_but_ping_is_answered_before_initialize() -> None:
 
 
 @pytest.mark.parametrize("revision", OPENING)
-async def test_initialize_comes_once(revision: str) -> None:
-    async with opened(a_server(), revision) as client:
+async def test_a_second_initialize_is_refused(revision: str) -> None:
+    async with opened(make_described_server(), revision) as client:
         (reply,) = await client.exchange(initialize(OPENING[0], id=2))
         assert reply["error"] == {
             "code": -32600,
@@ -146,7 +146,7 @@ async def test_initialize_comes_once(revision: str) -> None:
 async def test_initialize_lacks_something(without: str, message: str) -> None:
     opening = initialize(NEWEST_OPENING)
     del opening["params"][without]
-    async with raw(a_server(), NEWEST_OPENING) as client:
+    async with raw(make_described_server(), NEWEST_OPENING) as client:
         (refused,) = await client.exchange(opening)
         assert refused["error"] == {
             "code": -32602,
@@ -159,7 +159,7 @@ async def test_initialize_lacks_something(without: str, message: str) -> None:
 async def test_requests_are_served_when_the_client_forgets_to_say_that_it_is_ready() -> (
     None
 ):
-    async with raw(a_server(), "2025-06-18") as client:
+    async with raw(make_described_server(), "2025-06-18") as client:
         await client.exchange(initialize("2025-06-18"))
         (reply,) = await client.exchange(request(1, "tools/list"))
     assert len(reply["result"]["tools"]) == 1
@@ -169,7 +169,7 @@ async def test_requests_are_served_when_the_client_forgets_to_say_that_it_is_rea
 
 
 async def test_discover_says_what_is_spoken() -> None:
-    async with connect(a_server()) as client:
+    async with connect(make_described_server()) as client:
         result = await client.request("server/discover")
     assert result["supportedVersions"] == ALL[::-1]
     assert result["instructions"] == "Be kind."
@@ -180,7 +180,7 @@ async def test_discover_says_what_is_spoken() -> None:
 async def test_an_unknown_version_is_answered_with_those_that_are_spoken(
     method: str,
 ) -> None:
-    async with raw(a_server(), NEWEST) as client:
+    async with raw(make_described_server(), NEWEST) as client:
         (reply,) = await client.exchange(
             modern(1, method, protocolVersion="2030-01-01")
         )
@@ -190,7 +190,7 @@ async def test_an_unknown_version_is_answered_with_those_that_are_spoken(
 
 @pytest.mark.parametrize("missing", ["protocolVersion", "clientCapabilities"])
 async def test_a_key_that_a_request_must_carry_is_missing(missing: str) -> None:
-    async with raw(a_server(), NEWEST) as client:
+    async with raw(make_described_server(), NEWEST) as client:
         (reply,) = await client.exchange(modern(1, "tools/list", **{missing: None}))
     wanted = (
         f"Invalid params: $.params._meta['io.modelcontextprotocol/{missing}']: missing"
@@ -199,7 +199,7 @@ async def test_a_key_that_a_request_must_carry_is_missing(missing: str) -> None:
 
 
 async def test_discover_without_any_meta_says_what_it_lacks() -> None:
-    async with raw(a_server(), NEWEST) as client:
+    async with raw(make_described_server(), NEWEST) as client:
         (reply,) = await client.exchange(request(1, "server/discover"))
     assert reply["error"]["code"] == -32602
     assert "io.modelcontextprotocol/protocolVersion" in reply["error"]["message"]
@@ -215,7 +215,7 @@ async def test_discover_without_any_meta_says_what_it_lacks() -> None:
     ],
 )
 async def test_a_key_of_the_wrong_kind(key: str, value: Any) -> None:
-    async with raw(a_server(), NEWEST) as client:
+    async with raw(make_described_server(), NEWEST) as client:
         (reply,) = await client.exchange(modern(1, "tools/list", **{key: value}))
     assert reply["error"]["code"] == -32602
     assert "$.params._meta" in reply["error"]["message"]
@@ -223,7 +223,7 @@ async def test_a_key_of_the_wrong_kind(key: str, value: Any) -> None:
 
 @pytest.mark.parametrize("revision", OPENING)
 async def test_both_eras_on_one_connection(revision: str) -> None:
-    async with raw(a_server()) as client:
+    async with raw(make_described_server()) as client:
         (before,) = await client.exchange(modern(1, "tools/list"))
         await client.open(revision)
         after, legacy = await client.exchange(
@@ -233,7 +233,9 @@ async def test_both_eras_on_one_connection(revision: str) -> None:
     assert "resultType" not in legacy["result"]
 
 
-async def test_a_request_to_open_that_says_a_stateless_revision_is_none_of_it() -> None:
+async def test_initialize_with_a_stateless_revision_in_its_meta_is_not_a_method() -> (
+    None
+):
     async with raw(Server("there"), NEWEST) as client:
         opening = initialize("2025-11-25", 1)
         (reply,) = await client.exchange(modern(1, "initialize", opening["params"]))
@@ -241,7 +243,7 @@ async def test_a_request_to_open_that_says_a_stateless_revision_is_none_of_it() 
 
 
 async def test_a_modern_request_has_no_ping() -> None:
-    async with raw(a_server(), NEWEST) as client:
+    async with raw(make_described_server(), NEWEST) as client:
         (reply,) = await client.exchange(modern(1, "ping"))
     assert reply["error"]["code"] == -32601
 

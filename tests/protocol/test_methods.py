@@ -1,4 +1,4 @@
-"""Every method of every revision answers in that revision's shape, and no revision has another's methods."""
+"""Every method of every revision answers in that revision's form."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ FOREIGN = [
 ]
 
 
-def a_server() -> Server:
+def make_server_of_everything() -> Server:
     server = Server(
         "everything", "1.0", title="Everything", instructions="Ask for anything."
     )
@@ -94,7 +94,7 @@ def a_server() -> Server:
 @pytest.mark.parametrize(("revision", "method"), ALLOWED)
 async def test_a_method_answers_in_its_revision(revision: str, method: str) -> None:
     params, key = CASES[method]
-    async with connect(a_server(), revision) as client:
+    async with connect(make_server_of_everything(), revision) as client:
         result = await client.request(method, params)
     assert key is None or key in result
 
@@ -103,7 +103,7 @@ async def test_a_method_answers_in_its_revision(revision: str, method: str) -> N
 async def test_a_method_of_another_revision_is_not_found(
     revision: str, method: str
 ) -> None:
-    async with connect(a_server(), revision) as client:
+    async with connect(make_server_of_everything(), revision) as client:
         with pytest.raises(RemoteError) as caught:
             await client.request(method, CASES.get(method, ({}, None))[0])
     assert (caught.value.code, caught.value.message) == (
@@ -116,7 +116,7 @@ async def test_a_method_of_another_revision_is_not_found(
 async def test_an_unknown_method_is_not_found_whatever_its_params(
     revision: str,
 ) -> None:
-    async with opened(a_server(), revision) as client:
+    async with opened(make_server_of_everything(), revision) as client:
         for params in ({}, {"cursor": 5}):
             (reply,) = await client.exchange(
                 asking(revision, 1, "tools/destroy", params)
@@ -126,7 +126,7 @@ async def test_an_unknown_method_is_not_found_whatever_its_params(
 
 @pytest.mark.parametrize("revision", OPENING)
 async def test_unknown_notifications_are_passed_over(revision: str) -> None:
-    async with opened(a_server(), revision) as client:
+    async with opened(make_server_of_everything(), revision) as client:
         assert (
             await client.exchange(
                 {
@@ -143,14 +143,14 @@ async def test_unknown_notifications_are_passed_over(revision: str) -> None:
 async def test_a_notification_sent_as_a_request_is_not_found(revision: str) -> None:
     params = {"requestId": 1, "progressToken": 1, "progress": 1}
     for method in sorted(set().union(*(one.notifications for one in REVISIONS))):
-        async with opened(a_server(), revision) as client:
+        async with opened(make_server_of_everything(), revision) as client:
             (reply,) = await client.exchange(asking(revision, 1, method, params))
             assert reply["error"]["code"] == -32601
 
 
 @pytest.mark.parametrize("revision", ALL)
 async def test_a_request_sent_as_a_notification_is_passed_over(revision: str) -> None:
-    async with opened(a_server(), revision) as client:
+    async with opened(make_server_of_everything(), revision) as client:
         for method in sorted(EVERY_METHOD):
             message = asking(revision, 1, method, CASES.get(method, ({}, None))[0])
             del message["id"]
@@ -192,7 +192,7 @@ async def test_names_that_are_unknown(revision: str) -> None:
     ]
     if revision in OPENING:
         cases.append(("resources/subscribe", {"uri": "notes://none"}, not_found))
-    async with connect(a_server(), revision) as client:
+    async with connect(make_server_of_everything(), revision) as client:
         for method, params, code in cases:
             with pytest.raises(RemoteError) as caught:
                 await client.request(method, params)
@@ -200,7 +200,7 @@ async def test_names_that_are_unknown(revision: str) -> None:
 
 
 async def test_the_first_revision_lists_templates_with_the_resources() -> None:
-    async with connect(a_server(), "2024-10-07") as client:
+    async with connect(make_server_of_everything(), "2024-10-07") as client:
         result = await client.request("resources/list")
     assert [item["uriTemplate"] for item in result["resourceTemplates"]] == [
         "notes://by/{name}"
@@ -210,7 +210,7 @@ async def test_the_first_revision_lists_templates_with_the_resources() -> None:
 
 @pytest.mark.parametrize("revision", ALL)
 async def test_a_tool_is_listed_with_the_fields_of_the_revision(revision: str) -> None:
-    async with connect(a_server(), revision) as client:
+    async with connect(make_server_of_everything(), revision) as client:
         add, look = await client.list_tools()
     assert add["inputSchema"]["required"] == ["a", "b"]
     assert (

@@ -1,4 +1,4 @@
-"""Each JSON example of each seed, against a small server that stands for that seed: `seeds/seed_00N.py`."""
+"""Each JSON example of each seed, answered by a small server: `seeds/seed_00N.py`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ UNASKED: dict[tuple[int, int], Message] = {
 
 
 class Conversation:
-    """What a client says and hears, message by message as it stands on the wire."""
+    """A client's messages and the server's, in the order of the wire."""
 
     def __init__(self, client: RawClient, opened: Message) -> None:
         self._client = client
@@ -239,7 +239,7 @@ CHECKS = {
 }
 
 
-def test_each_designed_request_is_for_a_response_that_its_seed_shows_alone() -> None:
+def test_each_designed_request_is_for_a_response_without_a_request() -> None:
     alone = {
         (number, response["id"])
         for number in REVISION
@@ -403,7 +403,7 @@ async def test_an_exchange_is_that_of_the_seed(
 
 
 @pytest.mark.parametrize("number", REVISION)
-async def test_a_tool_that_comes_later_is_told_of(number: int) -> None:
+async def test_a_tool_that_is_added_later_is_announced(number: int) -> None:
     server = seed_server(number)
     async with conversation(server, REVISION[number]) as client:
         assert client.opened["capabilities"]["tools"] == {"listChanged": True}
@@ -475,7 +475,7 @@ async def test_the_pocket_profile_answers_an_unknown_tool_and_bad_arguments_with
         assert (answer["id"], answer["error"]["code"]) == (7, -32602)
 
 
-async def test_the_pocket_profile_tells_of_progress(
+async def test_the_pocket_profile_reports_progress(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with conversation(seed_server(4), REVISION[4]) as client:

@@ -20,7 +20,7 @@ SLOW = "hex(zeroblob(4990)) LIKE '" + "%0" * 40 + "%1'"
 
 
 async def _answer(name: str, tool: str, **arguments: Any) -> Any:
-    server = load(str(EXAMPLES / f"{name}.py"))
+    server: Any = load(str(EXAMPLES / f"{name}.py"))
     async with connect(server, NEWEST) as client:
         return await client.call_tool(tool, arguments)
 
@@ -81,7 +81,7 @@ async def test_so_many_files_are_looked_at(
     )
     example = tmp_path / "example.py"
     example.write_text(code)
-    server = load(str(example))
+    server: Any = load(str(example))
     async with connect(server, NEWEST) as client:
         result = await client.call_tool("find_files", {"pattern": "*.txt"})
     assert 0 < len(result["content"]) <= 5

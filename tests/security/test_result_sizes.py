@@ -39,7 +39,7 @@ class Peak:
         tracemalloc.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *problem: object) -> None:
         _, self.size = tracemalloc.get_traced_memory()
         tracemalloc.stop()
 

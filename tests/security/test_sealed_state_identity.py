@@ -1,4 +1,4 @@
-"""The state that a client carries is good at the server that has signed it, only there."""
+"""State that a client carries is accepted only by the server that signed it."""
 
 import subprocess
 import sys

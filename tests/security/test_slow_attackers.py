@@ -1,4 +1,4 @@
-"""Who sends or reads a byte at a time takes nothing from those who do not."""
+"""Clients that send or read a byte at a time do not slow down others."""
 
 import json
 import os
@@ -53,7 +53,7 @@ CALL = request("POST", "/mcp", modern_headers(SUM), json.dumps(SUM).encode())
 
 @pytest.fixture
 def descriptors() -> Iterator[None]:
-    """As many as may be, for this process and for those that it starts."""
+    """Allow as many as possible, for this process and those that it starts."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     yield
@@ -162,7 +162,7 @@ def test_honest_calls_do_not_wait_for_slow_attackers(descriptors: None) -> None:
 # How many there may be
 
 
-async def test_beyond_the_bound_those_go_who_have_waited_longest(
+async def test_beyond_the_bound_the_longest_waiting_connections_are_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(native, "MOST_CONNECTIONS", 10)
@@ -215,7 +215,7 @@ async def test_where_all_are_busy_a_new_one_waits(
 
 
 @pytest.mark.parametrize("path", ["/sse", "/mcp"])
-async def test_who_has_the_most_streams_takes_no_place_from_others(
+async def test_the_client_with_the_most_streams_takes_no_place_from_others(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(native, "MOST_CONNECTIONS", 8)

@@ -74,7 +74,7 @@ def tempting(called: list[str]) -> Server:
 
 
 async def answers(there: Site, data: bytes) -> list[str]:
-    """What is said to a stream, to the end of the connection."""
+    """Return the answer to a stream, to the end of the connection."""
     words: list[str] = []
     async with there.wire() as wire, trio.open_nursery() as nursery:
         nursery.start_soon(send_all, wire, data)
@@ -154,7 +154,7 @@ def readings(
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_pieces_in_which_bytes_come_make_no_difference(name: str) -> None:
+def test_the_division_of_bytes_into_pieces_makes_no_difference(name: str) -> None:
     data = CASES[name].data[:3_000] + CANARY
     whole = readings([data])
     assert readings(data[at : at + 1] for at in range(len(data))) == whole
@@ -241,7 +241,7 @@ def told(pieces: Iterable[bytes]) -> list[Any]:
 
 
 @pytest.mark.parametrize("requests", REPEATED.values(), ids=REPEATED)
-def test_a_head_that_comes_again_is_read_as_if_it_were_the_first(
+def test_a_repeated_head_is_read_as_if_it_were_the_first(
     requests: list[bytes],
 ) -> None:
     wanted = list[Any]()
@@ -268,8 +268,8 @@ def test_a_head_that_comes_again_is_read_as_if_it_were_the_first(
             assert told(cut_once) == wanted, f"{number} cut at {cut}"
 
 
-def test_a_head_that_comes_again_is_let_in_again() -> None:
-    """Who may come in may have changed meanwhile."""
+def test_a_repeated_head_is_authorized_again() -> None:
+    """Permissions may have changed since the first request."""
     asked: list[Head] = []
 
     def admit(head: Head) -> Reply | None:
@@ -290,7 +290,7 @@ def test_a_head_that_comes_again_is_let_in_again() -> None:
         assert len({id(head) for head in asked}) == 4
 
 
-def test_many_requests_that_come_together_are_no_large_head() -> None:
+def test_many_requests_that_arrive_together_are_not_a_large_head() -> None:
     parser, one = (
         RequestParser(lambda head: None, "localhost"),
         posted(LENGTH, body=BODY),
@@ -308,7 +308,7 @@ def test_many_requests_that_come_together_are_no_large_head() -> None:
         b"0\r\n" + b"X-A: 1\r\n" * 9_000,
     ],
 )
-def test_what_is_no_body_is_bounded(flood: bytes) -> None:
+def test_the_overhead_of_a_chunked_body_is_bounded(flood: bytes) -> None:
     parser = RequestParser(lambda head: None, "localhost")
     parser.feed(chunked(CHUNK))
     for at in range(0, len(flood), 1_000):

@@ -1,4 +1,4 @@
-"""A verifier is asked as seldom as possible, and an issuer that hangs holds up nobody."""
+"""A verifier is called rarely, and an issuer that hangs holds up nobody."""
 
 import json
 import time
@@ -24,7 +24,7 @@ from mcp_trio.auth.access import (
 
 
 class Verifier:
-    """Accepts every token but "bad", when it is let go."""
+    """Accepts every token except "bad", once `go` is set."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -110,6 +110,89 @@ async def test_a_remembered_principal_that_has_expired_is_asked_about_again() ->
     assert len(asked) == 2
 
 
+async def test_requests_with_the_same_token_share_the_failure_of_the_verifier(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    asked: list[str] = []
+    statuses: list[int] = []
+
+    async def verify(token: str) -> str:
+        asked.append(token)
+        await trio.sleep(1)
+        raise ConnectionError
+
+    async def find() -> None:
+        with pytest.raises(Denied) as denied:
+            await access.find("token")
+        statuses.append(denied.value.status)
+
+    access = Access(verify)
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(find)
+    assert statuses == [503] * 3
+    assert asked == ["token"]
+
+
+async def test_a_remembered_answer_sets_only_variables_that_its_verifier_has_set() -> (
+    None
+):
+    role = ContextVar[str]("role")
+    language = ContextVar[str]("language")
+
+    async def verify(token: str) -> str:
+        role.set("admin")
+        return "ada"
+
+    access = Access(verify)
+    role.set("nobody")
+    language.set("en")
+    await access.find("token")
+    role.set("nobody")
+    language.set("de")
+    await access.find("token")
+    assert role.get() == "admin"
+    assert language.get() == "de"
+
+
+async def test_an_address_has_its_share_while_some_of_its_tokens_are_done() -> None:
+    done = trio.Event()
+    go = trio.Event()
+    running = 0
+
+    async def verify(token: str) -> str:
+        nonlocal running
+        running += 1
+        await (done if token == "0" else go).wait()
+        running -= 1
+        return token
+
+    access = Access(verify)
+    async with trio.open_nursery() as nursery:
+        for number in range(MOST_VERIFYING_OF_ONE):
+            nursery.start_soon(access.find, str(number), "198.51.100.1")
+        await trio.testing.wait_all_tasks_blocked()
+        done.set()
+        await trio.testing.wait_all_tasks_blocked()
+        for number in range(10):
+            nursery.start_soon(access.find, f"later {number}", "198.51.100.1")
+        await trio.testing.wait_all_tasks_blocked()
+        assert running == MOST_VERIFYING_OF_ONE
+        go.set()
+
+
+async def test_a_verifier_that_returns_something_else_is_named_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def verify(token: str) -> Any:
+        return 5
+
+    with pytest.raises(Denied) as denied:
+        await Access(verify).find("token")
+    assert denied.value.status == 503
+    assert "a verifier returns a Principal, a name or None, not int" in caplog.text
+
+
 async def test_with_remember_0_every_request_asks() -> None:
     verifier = Verifier()
     verifier.go.set()
@@ -120,7 +203,7 @@ async def test_with_remember_0_every_request_asks() -> None:
 
 
 @pytest.mark.parametrize("given", [-1, True, float("inf"), "5"])
-def test_a_time_to_remember_that_is_none_is_refused(given: Any) -> None:
+def test_an_invalid_time_to_remember_is_refused(given: Any) -> None:
     expected = "expected a number of seconds, 0 or more"
     with pytest.raises(ValueError, match=expected):
         Access(Verifier(), remember=given)
@@ -211,7 +294,7 @@ async def test_only_so_many_tokens_are_verified_at_once_and_no_address_takes_all
     assert access._verifying_of == access._pending == {}
 
 
-async def test_who_waits_too_long_for_a_turn_gets_503(
+async def test_a_request_that_waits_too_long_for_its_turn_gets_503(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     verifier = Verifier()

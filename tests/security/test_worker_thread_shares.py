@@ -67,6 +67,14 @@ async def blocking(most: int) -> AsyncIterator[tuple[Blocking, trio.Nursery]]:
                 await trio.lowlevel.checkpoint()
 
 
+async def test_a_runtime_error_of_a_function_is_raised_as_it_is() -> None:
+    def fail() -> None:
+        raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError, match="broken"):
+        await WorkerThreads(1).run(fail, ONE, "tool fail")
+
+
 async def test_an_account_holds_at_most_three_quarters_of_the_threads() -> None:
     async with blocking(8) as (calls, nursery):
         for _ in range(20):

@@ -1,4 +1,4 @@
-"""Bad use of the API fails where it is written, and says what was given and what is wanted."""
+"""Wrong use of the API is an error at once that names what was given and expected."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -52,7 +52,7 @@ def twice(add: Callable[[], Any]) -> None:
     add()
 
 
-def a_server() -> Server:
+def make_server_with_a_prompt() -> Server:
     server = Server("x")
 
     @server.prompt
@@ -159,31 +159,31 @@ CASES: list[Case] = [
         "a name that is a number",
         lambda s: s.tool(name=5)(function),
         TypeError,
-        "@server.tool(name) wants a string",
+        "@server.tool(name): expected a string",
     ),
     (
         "a title that is a number",
         lambda s: s.tool(title=5)(function),
         TypeError,
-        "Tool(title) wants str | None, not 5",
+        "Tool(title): expected str | None, got 5",
     ),
     (
         "icons in words",
         lambda s: s.tool(icons=["http://x"])(function),
         TypeError,
-        "Tool(icons) wants list[Icon]",
+        "Tool(icons): expected list[Icon]",
     ),
     (
         "annotations as a dict",
         lambda s: s.tool(annotations={"readOnlyHint": "yes"})(function),
         TypeError,
-        "Tool(annotations) wants ToolAnnotations | None, not {",
+        "Tool(annotations): expected ToolAnnotations | None, got {",
     ),
     (
         "a size in words",
         lambda s: s.resource("r://a", size="big")(function),
         TypeError,
-        "Resource(size) wants int | None",
+        "Resource(size): expected int | None",
     ),
     (
         "a number as MIME type",
@@ -195,13 +195,13 @@ CASES: list[Case] = [
         "a schema in a list",
         lambda s: s.tool(input_schema=[1])(function),
         ValueError,
-        "input_schema of function() wants",
+        "input_schema of function(): expected",
     ),
     (
         "an output schema in a list",
         lambda s: s.tool(output_schema=[1])(function),
         ValueError,
-        "not [1]",
+        "got [1]",
     ),
     (
         "a method of no object",
@@ -213,13 +213,13 @@ CASES: list[Case] = [
         "an empty name",
         lambda s: s.tool(name=" ")(function),
         ValueError,
-        "tool name ' ': 1 to 128 of the characters",
+        "expected 1 to 128 of the characters A-Z a-z 0-9 _ - ., got ' '",
     ),
     (
         "a name with a space",
         lambda s: s.tool(name="a b")(function),
         ValueError,
-        "tool name 'a b'",
+        "got 'a b'",
     ),
     (
         "a name that is too long",
@@ -231,13 +231,13 @@ CASES: list[Case] = [
         "a name with a newline",
         lambda s: s.tool(name="a\n")(function),
         ValueError,
-        "tool name",
+        "server.tool(name): expected 1 to 128",
     ),
     (
         "a lambda without a name",
         lambda s: s.tool(lambda: "x"),
         ValueError,
-        "tool name '<lambda>'",
+        "got '<lambda>'",
     ),
     (
         "a timeout of nothing",
@@ -388,36 +388,36 @@ CASES: list[Case] = [
         KeyError,
         "there is no prompt 'none'",
     ),
-    ("a name that is none", lambda s: Server(5), TypeError, "not 5"),  # type: ignore[arg-type]
+    ("a name that is none", lambda s: Server(5), TypeError, "got 5"),  # type: ignore[arg-type]
     (
         "no name at all",
         lambda s: Server(""),
         TypeError,
-        "Server(name) wants a string, not ''",
+        "Server(name): expected a string, got ''",
     ),
     (
         "a version that is a number",
         lambda s: Server("x", version=5),
         TypeError,
-        "(version) wants str, not 5",
+        "(version): expected str, got 5",
     ),  # type: ignore[arg-type]
     (
         "a server's icons in words",
         lambda s: Server("x", icons=["https://i"]),
         TypeError,
-        "(icons) wants list[Icon]",
+        "(icons): expected list[Icon]",
     ),  # type: ignore[list-item]
     (
         "instructions in a list",
         lambda s: Server("x", instructions=["a"]),
         TypeError,
-        "Server(instructions) wants",
+        "Server(instructions): expected",
     ),  # type: ignore[arg-type]
     (
         "a secret that is a number",
         lambda s: Server("x", secret=5),
         TypeError,
-        "Server(secret) wants str | bytes",
+        "Server(secret): expected str | bytes",
     ),  # type: ignore[arg-type]
     ("pages in words", lambda s: Server("x", pages="3"), ValueError, "not '3'"),  # type: ignore[arg-type]
     ("pages of a fraction", lambda s: Server("x", pages=1.5), ValueError, "not 1.5"),  # type: ignore[arg-type]
@@ -487,7 +487,7 @@ def test_misuse(
     misuse: Callable[[Server], Any], error: type[Exception], says: str
 ) -> None:
     with pytest.raises(error) as caught:
-        misuse(a_server())
+        misuse(make_server_with_a_prompt())
     assert says in str(caught.value)
 
 

@@ -1,4 +1,4 @@
-"""A cancelled request stops and is not answered; whatever else the client sends is."""
+"""A cancelled request stops and is not answered; other requests are."""
 
 import time
 from collections.abc import AsyncIterator
@@ -242,7 +242,7 @@ async def test_everything_in_a_tools_nursery_stops() -> None:
 @pytest.mark.parametrize(
     "revision", OPENING[1:]
 )  # the first has neither roots nor cancellation
-async def test_the_client_hears_that_our_question_is_cancelled_with_the_request(
+async def test_the_client_is_told_that_a_question_ended_with_its_request(
     revision: str,
 ) -> None:
     async with at(revision, {"roots": {}}) as (client, _):

@@ -1,4 +1,4 @@
-"""A function asks the client in the middle of its work; the same function serves both eras."""
+"""A function asks the client in the middle of its work, in every revision."""
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -68,7 +68,7 @@ class Remark:
 
 
 class Client:
-    """Answers by the method, and notes what it was asked."""
+    """Answers each method, and records the questions."""
 
     def __init__(self, **answers: Any) -> None:
         self.asked: list[tuple[str, Json]] = []
@@ -87,7 +87,7 @@ class Client:
         return answer
 
 
-def a_server() -> Server:
+def make_asking_server() -> Server:
     server = Server("x", secret="the secret of these tests, and no other")
 
     @server.tool
@@ -137,7 +137,7 @@ async def tool_text(
     **arguments: Any,
 ) -> str:
     async with connect(
-        a_server(),
+        make_asking_server(),
         revision,
         capabilities=CAPABLE if capabilities is None else capabilities,
         answer=client,
@@ -234,8 +234,8 @@ async def test_several_questions_in_one_round(revision: str) -> None:
     ]
 
 
-async def test_several_questions_come_in_one_result() -> None:
-    async with raw(a_server(), NEWEST) as client:
+async def test_several_questions_are_sent_in_one_result() -> None:
+    async with raw(make_asking_server(), NEWEST) as client:
         call = modern(
             1, "tools/call", {"name": "all_at_once"}, clientCapabilities=CAPABLE
         )
@@ -259,7 +259,7 @@ async def test_a_client_without_the_capability_is_not_asked(
     able = {key: value for key, value in CAPABLE.items() if key != capability}
     says = f"This request needs a client with the capability {capability}"
     async with connect(
-        a_server(), revision, capabilities=able, answer=client
+        make_asking_server(), revision, capabilities=able, answer=client
     ) as connected:
         if revision in MODERN:
             with pytest.raises(RemoteError) as caught:
@@ -283,7 +283,10 @@ async def test_the_two_ways_to_elicit_are_offered_apart(
     for tool, allowed in (("book", form), ("visit", url)):
         client = Client()
         async with connect(
-            a_server(), revision, capabilities={"elicitation": offered}, answer=client
+            make_asking_server(),
+            revision,
+            capabilities={"elicitation": offered},
+            answer=client,
         ) as connected:
             try:
                 refused = (await connected.call_tool(tool)).is_error
@@ -341,7 +344,7 @@ async def test_a_client_that_answers_with_garbage(
     revision: str, tool: str, capability: str, answer: Any
 ) -> None:
     async with connect(
-        a_server(),
+        make_asking_server(),
         revision,
         capabilities=CAPABLE,
         answer=Client(**{capability: answer}),
@@ -366,7 +369,7 @@ async def test_the_content_of_a_sample_may_be_anything_without_harm(
     revision: str, content: Any
 ) -> None:
     async with connect(
-        a_server(),
+        make_asking_server(),
         revision,
         capabilities=CAPABLE,
         answer=Client(sampling={**REPLY, "content": content}),
@@ -394,7 +397,7 @@ async def test_a_tool_may_catch_that_asking_failed() -> None:
 
 
 async def test_an_answer_to_nothing_and_a_second_answer_are_passed_over() -> None:
-    async with raw(a_server()) as client:
+    async with raw(make_asking_server()) as client:
         await client.open(R)
         assert (
             await client.exchange({"jsonrpc": "2.0", "id": "ask-0", "result": {}}) == []
@@ -537,7 +540,7 @@ def flipped(state: str) -> str:
     ],
 )
 async def test_a_state_that_was_not_given_is_refused(how: str) -> None:
-    server = a_server()
+    server = make_asking_server()
     async with raw(server, NEWEST) as client:
         state, key = await first_round(client)
         bad = {
@@ -574,7 +577,7 @@ async def test_a_state_that_was_not_given_is_refused(how: str) -> None:
 async def test_a_state_belongs_to_the_request_that_it_was_given_for(
     params: Json,
 ) -> None:
-    async with raw(a_server(), NEWEST) as client:
+    async with raw(make_asking_server(), NEWEST) as client:
         state, key = await first_round(client)
         refused = await ask_for_a_booking(
             client, requestState=state, inputResponses={key: ACCEPT}, **params
@@ -609,17 +612,17 @@ async def test_the_same_arguments_in_another_order_are_the_same_request() -> Non
 
 
 async def test_another_process_with_the_same_secret_goes_on() -> None:
-    async with raw(a_server(), NEWEST) as client:
+    async with raw(make_asking_server(), NEWEST) as client:
         state, key = await first_round(client)
-    async with raw(a_server(), NEWEST) as client:
+    async with raw(make_asking_server(), NEWEST) as client:
         good = await ask_for_a_booking(
             client, requestState=state, inputResponses={key: ACCEPT}
         )
     assert good["result"]["content"][0]["text"].startswith("accept")
 
 
-async def test_a_client_that_comes_back_without_the_answer_is_asked_again() -> None:
-    async with raw(a_server(), NEWEST) as client:
+async def test_a_client_that_returns_without_the_answer_is_asked_again() -> None:
+    async with raw(make_asking_server(), NEWEST) as client:
         state, key = await first_round(client)
         for responses in ({}, {"other": ACCEPT}):
             again = await ask_for_a_booking(
@@ -630,7 +633,7 @@ async def test_a_client_that_comes_back_without_the_answer_is_asked_again() -> N
 
 @pytest.mark.parametrize("responses", [5, [], {"a": 5}, None])
 async def test_answers_that_are_none(responses: Any) -> None:
-    async with raw(a_server(), NEWEST) as client:
+    async with raw(make_asking_server(), NEWEST) as client:
         reply = await ask_for_a_booking(client, inputResponses=responses)
         assert reply.get("error", {}).get("code", -32602) == -32602
 
@@ -713,7 +716,7 @@ async def test_a_choice_of_several(
 
 
 @pytest.mark.parametrize("form", [Nested, int, list[str], dict[str, int]])
-async def test_what_is_no_form_is_the_tools_fault(
+async def test_a_class_that_is_not_a_form_is_an_error_of_the_tool(
     form: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with connect(
@@ -746,7 +749,7 @@ async def test_text_content_of_a_prompt_message() -> None:
 
 
 async def test_the_vendors_keys_do_not_reach_a_legacy_client() -> None:
-    async with opened(a_server(), R) as client:
+    async with opened(make_asking_server(), R) as client:
         replies = await client.exchange(
             {
                 "jsonrpc": "2.0",

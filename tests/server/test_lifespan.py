@@ -1,4 +1,4 @@
-"""The lifespan is entered once a process, whoever comes and goes."""
+"""The lifespan is entered once per process, however many clients there are."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""Nothing gets in that is over a limit, and whoever is refused is told when to come again."""
+"""Requests over a limit are refused, and told when to try again."""
 
 import json
 import threading
@@ -79,7 +79,7 @@ class Busy:
 
 
 def refused(reply: Json) -> str:
-    """What a reply says, where it refuses."""
+    """Return the message of a refusal."""
     if "error" in reply:
         return str(reply["error"]["message"])
     return (
@@ -119,7 +119,7 @@ async def test_a_burst_of_a_hundred_calls_gets_ten_answers(
 
 
 @pytest.mark.parametrize("revision", [R, EARLIER[0]])
-async def test_who_waits_as_long_as_was_said_is_let_in(
+async def test_a_client_that_waits_as_long_as_told_is_served(
     revision: str, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with opened(Busy(Limits(rate="7/m:3")).server, revision) as client:
@@ -159,7 +159,7 @@ async def test_what_is_refused_takes_no_token(
         ] == [""]
 
 
-async def test_a_tools_own_rate_is_for_it_alone(
+async def test_the_rate_of_a_tool_applies_only_to_that_tool(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     busy = Busy(rate="1/m")
@@ -225,7 +225,7 @@ def answered(server: Server, conversation: Conversation, *asked: Json) -> list[J
     return replies
 
 
-async def test_a_principal_has_a_rate_of_its_own_wherever_it_comes_from() -> None:
+async def test_a_principal_has_one_rate_from_any_address() -> None:
     server = Busy(Limits(rate="10/s")).server
     async with server.running():
         ann, again, bob = (
@@ -383,7 +383,7 @@ async def test_a_connections_bound_is_not_anothers() -> None:
         assert len(await other.exchange(*calls(R, 3, "work"))) == 1
 
 
-async def test_who_listens_takes_no_place_from_who_calls() -> None:
+async def test_subscriptions_take_no_place_from_calls() -> None:
     busy = Busy(Limits(max_in_flight=1, max_in_flight_per_connection=1))
     async with opened(busy.server, NEWEST) as client:
         listening = [
@@ -518,7 +518,7 @@ def test_a_rate_is_read(text: str, rate: Rate) -> None:
         "\u0661/s",
     ],
 )
-def test_what_is_no_rate_is_told(text: Any) -> None:
+def test_an_invalid_rate_is_refused(text: Any) -> None:
     with pytest.raises(
         ValueError, match=r"^Limits\(rate\): expected '10/s', '100/m' or '1000/h'"
     ):
@@ -529,7 +529,7 @@ def test_what_is_no_rate_is_told(text: Any) -> None:
     "name", ["max_in_flight", "max_in_flight_per_connection", "max_result"]
 )
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "10"])
-def test_what_is_no_bound_is_told(name: str, value: Any) -> None:
+def test_an_invalid_bound_is_refused(name: str, value: Any) -> None:
     with pytest.raises(
         ValueError,
         match=rf"^Limits\({name}\): expected a whole number of at least 1, got ",
@@ -550,7 +550,7 @@ def test_a_tools_limits_are_checked_when_it_is_added(options: Json) -> None:
         Server("x").add_tool(add, **options)
 
 
-async def test_a_call_refused_by_its_tools_rate_leaves_the_overall_rate_alone(
+async def test_a_call_refused_by_its_tools_rate_does_not_count_toward_the_overall_rate(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     busy = Busy(Limits(rate="3/h"), rate="1/h")
@@ -567,7 +567,7 @@ async def test_a_call_refused_by_its_tools_rate_leaves_the_overall_rate_alone(
 
 
 def test_limits_are_limits() -> None:
-    with pytest.raises(TypeError, match=r"^Server\(limits\) wants"):
+    with pytest.raises(TypeError, match=r"^Server\(limits\): expected"):
         Server("x", limits={"rate": "10/s"})  # type: ignore[arg-type]
 
 
@@ -675,7 +675,7 @@ async def test_a_body_of_a_flood_is_not_waited_for() -> None:
             assert (await wire.response()).status == 429
 
 
-async def test_an_asgi_host_says_who_comes_too(
+async def test_an_asgi_host_passes_on_the_address_of_the_client(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = demo_like(rate="1/h")
@@ -718,7 +718,7 @@ async def test_an_asgi_host_says_who_comes_too(
     )
 
 
-async def test_without_a_rate_there_is_no_flood() -> None:
+async def test_without_a_rate_no_request_is_a_flood() -> None:
     async with site(demo_like()) as there:
         assert {
             response.status for response in await flood(there, "/metrics", 500)

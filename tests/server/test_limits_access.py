@@ -1,4 +1,4 @@
-"""Limits where access is controlled: each principal has its own, on every way in; and who is refused is a line."""
+"""With access control, each principal has its own limits on every transport."""
 
 import json
 
@@ -76,7 +76,7 @@ async def test_a_principal_has_one_rate_on_all_ways_in() -> None:
     ("token", "why"),
     [(None, "Authorization: expected Bearer TOKEN"), ("swordfish", "")],
 )
-async def test_who_has_no_access_is_a_line_without_the_token(
+async def test_a_denied_request_is_logged_without_its_token(
     host: str, token: str | None, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with guarded(host=host, token=token) as there:

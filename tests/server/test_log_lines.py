@@ -1,7 +1,8 @@
-"""One line in the log for each refusal, each failure, each slow call: readable, structured, and nobody else's words."""
+"""One log line for each refusal, failure and slow call: readable and structured."""
 
 import json
 import logging
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -26,13 +27,13 @@ EVIL = "x\nERROR mcp_trio: made up \x1b[31m\x9b\u2028"
 
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[Json]]:
-    """What has been logged until now, as `--log-format json` writes it."""
+    """Return what has been logged so far, as `--log-format json` writes it."""
     caplog.set_level(logging.INFO, "mcp_trio")
     write = FORMATTERS["json"]().format
     return lambda: [json.loads(write(record)) for record in caplog.records]
 
 
-def a_server(limits: Limits | None = None) -> Server:
+def make_failing_server(limits: Limits | None = None) -> Server:
     server = Server("x", limits=limits, grace=1)
 
     @server.tool
@@ -73,7 +74,7 @@ def about(line: Json) -> Json:
 async def test_a_failure_is_one_line_with_its_reference(
     revision: str, lines: Callable[[], list[Json]]
 ) -> None:
-    async with opened(a_server(), revision) as client:
+    async with opened(make_failing_server(), revision) as client:
         (reply,) = await client.exchange(call(revision, 1, "fail", {"text": EVIL}))
     (line,) = lines()
     traceback = line.pop("traceback")
@@ -92,10 +93,10 @@ async def test_a_failure_is_one_line_with_its_reference(
     assert line["time"].endswith("+00:00")
 
 
-async def test_a_refusal_says_who_what_and_why(
+async def test_a_refusal_is_logged_with_its_sender_method_and_reason(
     lines: Callable[[], list[Json]], autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with opened(a_server(Limits(rate="1/m")), R) as client:
+    async with opened(make_failing_server(Limits(rate="1/m")), R) as client:
         await client.exchange(call(R, 1, "add", {"a": 1}), call(R, 2, "add", {"a": 1}))
     (line,) = lines()
     why = "Too many calls: 1 a minute are allowed; try again in 60 s"
@@ -110,10 +111,10 @@ async def test_a_refusal_says_who_what_and_why(
     }
 
 
-async def test_what_a_tool_tells_is_a_line_for_who_wants_it(
+async def test_an_expected_failure_of_a_tool_is_logged_at_level_info(
     lines: Callable[[], list[Json]],
 ) -> None:
-    async with opened(a_server(), R) as client:
+    async with opened(make_failing_server(), R) as client:
         await client.exchange(call(R, 1, "tell"))
     assert [(line["level"], line["message"]) for line in lines()] == [
         ("info", "failed: tools/call of tell: the bridge is up")
@@ -123,7 +124,7 @@ async def test_what_a_tool_tells_is_a_line_for_who_wants_it(
 async def test_a_call_that_took_too_long_is_a_warning(
     lines: Callable[[], list[Json]], autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with opened(a_server(Limits(timeout=2)), R) as client:
+    async with opened(make_failing_server(Limits(timeout=2)), R) as client:
         client.send(call(R, 1, "wait"))
         await client.receive_json()
     assert [(line["level"], line["error"]) for line in lines()] == [
@@ -137,22 +138,23 @@ async def test_a_slow_call_is_a_line(
 ) -> None:
     monkeypatch.setattr(execute_module, "SLOW", 0.005)
     monkeypatch.setattr(conversation_module, "SLOW", 0.005)
-    async with opened(a_server(), R) as client:
+    async with opened(make_failing_server(), R) as client:
         client.send(call(R, 1, tool, {} if tool == "hold" else {"seconds": 0.02}))
         await client.receive_json()
         await client.quiet()
     (line,) = lines()
     assert (line["event"], line["tool"], line["level"]) == ("slow", tool, "warning")
-    assert 0.005 < line["seconds"] < 1
-    assert line["message"] == f"slow: tools/call of {tool} took 0.0 s"
+    assert line["seconds"] > 0.005
+    said = rf"slow: tools/call of {tool} took \d\.\d s"
+    assert re.fullmatch(said, line["message"])
 
 
-async def test_who_listens_is_not_slow(
+async def test_a_subscription_is_not_logged_as_slow(
     lines: Callable[[], list[Json]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(execute_module, "SLOW", 0.0)
     monkeypatch.setattr(conversation_module, "SLOW", 0.0)
-    async with opened(a_server(), ALL[-1]) as client:
+    async with opened(make_failing_server(), ALL[-1]) as client:
         await client.exchange(
             asking(ALL[-1], 1, "subscriptions/listen", {"notifications": {}})
         )
@@ -161,10 +163,10 @@ async def test_who_listens_is_not_slow(
     assert lines() == []
 
 
-async def test_arguments_are_logged_for_who_asks_alone(
+async def test_arguments_are_logged_only_on_request(
     lines: Callable[[], list[Json]],
 ) -> None:
-    server = a_server()
+    server = make_failing_server()
     async with opened(server, R) as client:
         await client.exchange(call(R, 1, "tell"))
         server.event_log.with_arguments = True
@@ -182,7 +184,7 @@ async def test_arguments_are_logged_for_who_asks_alone(
 async def test_a_flood_is_summed_up(
     lines: Callable[[], list[Json]], autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with opened(a_server(Limits(rate="1/h")), R) as client:
+    async with opened(make_failing_server(Limits(rate="1/h")), R) as client:
         replies = await client.exchange(
             *[call(R, id, "add", {"a": 1}) for id in range(5000)]
         )
@@ -199,10 +201,10 @@ async def test_a_flood_is_summed_up(
         assert len(lines()) == journal.MOST_LINES + 2
 
 
-async def test_many_senders_are_told_apart_within_bounds(
+async def test_many_senders_are_distinguished_within_bounds(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    server = a_server()
+    server = make_failing_server()
     async with server.running():
         for number in range(3 * journal.MOST_TOLD_APART):
             server.event_log.turned_away(
@@ -239,10 +241,10 @@ async def test_many_senders_are_told_apart_within_bounds(
     ],
     ids=["host", "origin", "version", "nonsense", "large"],
 )
-async def test_who_is_turned_away_is_a_line(
+async def test_a_request_that_is_turned_away_is_logged(
     data: bytes, status: int, why: str, lines: Callable[[], list[Json]]
 ) -> None:
-    async with site(a_server()) as there, there.wire() as wire:
+    async with site(make_failing_server()) as there, there.wire() as wire:
         await wire.send(data)
         assert (await wire.response()).status == status
     (line,) = lines()
@@ -259,7 +261,7 @@ async def test_who_is_turned_away_is_a_line(
 async def test_ordinary_refusals_are_no_lines(
     path: str, lines: Callable[[], list[Json]]
 ) -> None:
-    async with site(a_server()) as there:
+    async with site(make_failing_server()) as there:
         assert (await there.send("PUT", path, HEADERS, b"{}")).status in (404, 405)
         assert (await there.send("OPTIONS", "/mcp", {})).status == 204
     assert lines() == []
@@ -268,7 +270,7 @@ async def test_ordinary_refusals_are_no_lines(
 async def test_a_line_over_http_names_the_address(
     lines: Callable[[], list[Json]],
 ) -> None:
-    async with site(a_server()) as there:
+    async with site(make_failing_server()) as there:
         await there.modern("tools/call", {"name": "fail"})
     (line,) = lines()
     assert line["sender"] == "127.0.0.1"
@@ -358,7 +360,7 @@ async def test_what_clients_say_makes_up_no_line(
     caplog: pytest.LogCaptureFixture,
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    server = a_server(Limits(rate="1/h"))
+    server = make_failing_server(Limits(rate="1/h"))
     server.event_log.with_arguments = True
     async with opened(server, R) as client:
         evil = call(R, EVIL, "fail", {"text": EVIL})
@@ -381,7 +383,7 @@ async def test_what_clients_say_makes_up_no_line(
 async def test_a_request_that_is_refused_for_its_session_is_a_line_too(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with site(a_server()) as there:
+    async with site(make_failing_server()) as there:
         assert (
             await there.send("GET", "/mcp", {"Accept": "text/event-stream"})
         ).status == 400

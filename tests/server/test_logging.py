@@ -1,4 +1,4 @@
-"""Log messages to the client: which levels it gets, and in which words."""
+"""Log messages to the client: which levels it gets, and what they are called."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -39,7 +39,7 @@ class Data:
     a: int = 1
 
 
-def a_server() -> Server:
+def make_logging_server() -> Server:
     server = Server("x")
 
     @server.tool
@@ -53,7 +53,7 @@ def a_server() -> Server:
 
 async def heard(revision: str, level: str | None) -> list[str]:
     """The levels that arrive, when the client has asked for one."""
-    async with connect(a_server(), revision) as client:
+    async with connect(make_logging_server(), revision) as client:
         meta = {}
         if level is not None and revision in OPENING:
             await client.request("logging/setLevel", {"level": level})
@@ -83,7 +83,7 @@ async def test_the_first_revision_has_four_levels(level: str) -> None:
 async def test_a_level_that_the_revision_does_not_have(
     revision: str, level: str
 ) -> None:
-    async with connect(a_server(), revision) as client:
+    async with connect(make_logging_server(), revision) as client:
         with pytest.raises(RemoteError) as caught:
             await client.request("logging/setLevel", {"level": level})
     assert caught.value.code == -32602
@@ -128,7 +128,7 @@ async def test_the_data_may_be_anything(revision: str, data: Any, wanted: Any) -
     assert message["params"] == {"level": "error", "data": wanted}
 
 
-async def test_a_level_that_there_is_not_is_the_tools_fault(
+async def test_an_unknown_level_is_an_error_of_the_tool(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = Server("x")
@@ -144,7 +144,7 @@ async def test_a_level_that_there_is_not_is_the_tools_fault(
 
 
 async def test_the_level_is_each_clients_own() -> None:
-    server = a_server()
+    server = make_logging_server()
     async with (
         connect(server, "2025-11-25") as one,
         connect(server, "2025-11-25") as other,

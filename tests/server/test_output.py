@@ -1,8 +1,7 @@
-"""What goes out: clean texts, no more than is allowed, and nothing of what the server alone should know."""
+"""Results and messages are sanitized, bounded, and reveal no internal errors."""
 
 import json
 import re
-import time
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -24,9 +23,12 @@ from mcp_trio import (
     ToolError,
     ToolResult,
 )
+from mcp_trio.protocol.jsonrpc import encode
 from mcp_trio.protocol.sanitize import strip_controls, visible
-from mcp_trio.server.truncate import truncate_text
+from mcp_trio.protocol.types import Content
+from mcp_trio.server.truncate import truncate_result, truncate_text
 from tests.support.checked import ALL, Json, asking, call, connect, opened
+from tests.support.growth import assert_linear
 
 R = "2025-11-25"
 NEWEST = ALL[-1]
@@ -35,7 +37,7 @@ CLEAN = "red link!"
 
 
 def making(make: Callable[[], Any]) -> Callable[[], Any]:
-    """The same as an async function: it ends in its turn."""
+    """Return the function as an async one that ends in its turn."""
 
     async def made():  # type: ignore[no-untyped-def]
         return make()
@@ -96,19 +98,19 @@ def test_whatever_is_cleaned_has_nothing_left_to_obey(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("start", "filling"),
     [
-        "\x9d" * 500_000,
-        "\x1b]" * 300_000,
-        "\x9b" + "0" * 500_000,
-        "\x1b[0" * 200_000,
-        "\x1b" + " " * 500_000,
+        ("", "\x9d"),
+        ("", "\x1b]"),
+        ("\x9b", "0"),
+        ("", "\x1b[0"),
+        ("\x1b", " "),
     ],
 )
-def test_cleaning_takes_time_by_the_length_alone(text: str) -> None:
-    began = time.process_time()
-    strip_controls(text)
-    assert time.process_time() - began < 1
+def test_control_sequences_are_stripped_in_linear_time(
+    start: str, filling: str
+) -> None:
+    assert_linear(strip_controls, lambda size: start + filling * size, 200_000)
 
 
 def test_what_a_log_shows_stays_on_its_line() -> None:
@@ -123,8 +125,8 @@ def test_what_a_log_shows_stays_on_its_line() -> None:
     assert visible("naïve") == "naïve"
 
 
-def a_server() -> Server:
-    """Says what is dirty in every way that there is."""
+def make_dirty_server() -> Server:
+    """Return a server that sends control characters in every possible place."""
     server = Server("dirty", instructions=DIRTY)
     results: dict[str, Callable[[], Any]] = {
         "plain": lambda: DIRTY,
@@ -170,7 +172,7 @@ def texts(value: Any) -> list[str]:
 
 @pytest.mark.parametrize("revision", ALL)
 async def test_every_text_that_goes_out_is_clean(revision: str) -> None:
-    server = a_server()
+    server = make_dirty_server()
     asked = [call(revision, name, name) for name in server.tools]
     asked += [
         asking(revision, uri, "resources/read", {"uri": uri})
@@ -276,7 +278,7 @@ async def test_what_cannot_be_cut_is_refused_with_its_size(
 
 
 @pytest.mark.parametrize("unit", ["x" * 100, "y", "\x1b[31m"])
-async def test_of_many_texts_as_many_are_cut_as_have_to_be_in_time_by_their_size_alone(
+async def test_of_many_texts_only_as_many_are_cut_as_necessary(
     unit: str,
 ) -> None:
     server = Server("x")
@@ -285,14 +287,24 @@ async def test_of_many_texts_as_many_are_cut_as_have_to_be_in_time_by_their_size
         name="many",
         max_result=150_000,
     )
-    began = time.process_time()
     async with connect(server, R) as client:
         result = await client.call_tool("many")
-    assert time.process_time() - began < 1
     fits(result.text, 150_000)
-    assert result.is_error == (
-        unit == "x" * 100
-    )  # they cannot be made shorter by as much as is wanted
+    # Texts of a hundred characters cannot be made short enough.
+    assert result.is_error == (unit == "x" * 100)
+
+
+def test_many_texts_are_cut_in_linear_time() -> None:
+    def texts(count: int) -> ToolResult:
+        short: list[Content] = [Text("y")] * count
+        long: list[Content] = [Text("long" * 1000)] * 10
+        return ToolResult(short + long)
+
+    def truncate(result: ToolResult) -> None:
+        most = len(encode(result)) - 20_000
+        assert len(truncate_result(result, encode, most, "tool many")) <= most
+
+    assert_linear(truncate, texts, 20_000)
 
 
 async def test_a_refusal_names_the_size_that_was_made() -> None:
@@ -361,7 +373,7 @@ def test_a_cut_falls_between_characters() -> None:
         assert "\ufffd" not in shown
 
 
-# What the server alone should know
+# What must not leave the server
 
 
 SECRET = "/srv/secret/swordfish.py"
@@ -378,7 +390,7 @@ def fail(value: str = "") -> Any:
 
 
 def frail() -> Server:
-    """Fails in every place where a user's code runs, with what must not get out."""
+    """Fails in every place where a user's code runs, with a secret in the message."""
     server = Server("frail")
 
     class Sly(Exception):

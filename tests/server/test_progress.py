@@ -1,4 +1,4 @@
-"""Progress goes to the client that wants it, under its token, and only forward."""
+"""Progress is sent to clients that ask for it, under their token, and increases."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ async def told(server: Server, revision: str, token: Any) -> list[Any]:
 
 @pytest.mark.parametrize("revision", ALL)
 @pytest.mark.parametrize("token", ["t", "", 0, 7, 2**53])
-async def test_each_step_is_told(revision: str, token: Any) -> None:
+async def test_each_step_is_reported(revision: str, token: Any) -> None:
     first, second = await told(
         reporting((1, 2, "half"), (2, 2, "all")), revision, token
     )
@@ -44,11 +44,11 @@ async def test_each_step_is_told(revision: str, token: Any) -> None:
 
 
 @pytest.mark.parametrize("revision", ALL)
-async def test_nothing_is_told_to_who_has_not_asked(revision: str) -> None:
+async def test_a_client_that_did_not_ask_gets_no_progress(revision: str) -> None:
     assert await told(reporting((1,), (2,)), revision, None) == []
 
 
-async def test_what_does_not_go_forward_is_not_told() -> None:
+async def test_progress_that_does_not_increase_is_not_sent() -> None:
     steps = [(0,), (0.5,), (0.5,), (0.25,), (-1,), (float("nan"),), (1,)]
     assert [step["progress"] for step in await told(reporting(*steps), R, "t")] == [
         0,
@@ -57,7 +57,7 @@ async def test_what_does_not_go_forward_is_not_told() -> None:
     ]
 
 
-async def test_progress_that_is_no_number_never_spoils_the_wire() -> None:
+async def test_progress_that_is_not_a_number_is_never_sent() -> None:
     assert [
         step["progress"]
         for step in await told(reporting((1, float("inf")), (float("inf"),)), R, "t")

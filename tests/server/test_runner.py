@@ -1,4 +1,4 @@
-"""A request runs in the turn of its reader until it first waits, and nobody can tell but by the speed."""
+"""A request runs in the turn of its reader until it first waits."""
 
 import json
 import threading
@@ -462,7 +462,7 @@ async def test_what_does_not_end_within_the_grace_is_cancelled(
 
 
 @pytest.mark.parametrize("late", [False, True])
-async def test_a_tool_that_asks_is_told_that_the_client_has_gone(
+async def test_a_tool_that_asks_learns_that_the_client_has_gone(
     late: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
     server = Server("x", grace=5)
@@ -582,24 +582,22 @@ async def test_what_waits_no_more_is_answered_all_the_same() -> None:
 # WorkerThreads
 
 
-@pytest.mark.slow
 async def test_fifty_blocking_tools_do_not_hold_up_a_ping() -> None:
     server = Server("x")
+    go = threading.Event()
 
     @server.tool
     def block() -> str:
-        time.sleep(0.5)
+        go.wait(10)
         return "done"
 
     async with opened(server, R) as client:
         client.send(*[call(R, id, "block") for id in range(50)])
-        begun = time.perf_counter()
         client.send(ping(R))
         first = await client.receive_json()
-        assert first["id"] == "ping"
-        assert time.perf_counter() - begun < 0.4  # none of them has ended
+        go.set()
         replies = await client.replies(50)
-        assert time.perf_counter() - begun < 2
+    assert first["id"] == "ping"
     assert sorted(reply["id"] for reply in replies) == list(range(50))
 
 
@@ -673,7 +671,7 @@ async def test_what_a_thread_sets_in_its_context_stays_there() -> None:
 
 
 @pytest.mark.parametrize("failure", [StopIteration, SystemExit, KeyError])
-async def test_whatever_a_thread_raises_ends_its_call_alone(
+async def test_an_exception_in_a_thread_ends_only_its_own_call(
     failure: type[BaseException],
 ) -> None:
     server = Server("x")
@@ -750,7 +748,7 @@ async def test_a_cancelled_that_was_kept_and_is_raised_again_is_a_failure_of_the
             )
 
 
-async def test_the_errors_of_several_tasks_of_a_tool_are_all_told() -> None:
+async def test_the_errors_of_all_tasks_of_a_tool_are_reported() -> None:
     server = Server("grouped")
 
     @server.tool

@@ -38,7 +38,7 @@ KINDS = {kind.name: kind for kind in REVISIONS}
 
 
 def sent(revision: str, messages: Any, **options: Any) -> Json:
-    """What a question has as its params in a revision."""
+    """Return the params of a question in a revision."""
     spoken = KINDS[revision](Implementation("x", "1"))
     question = Sample(messages, max_tokens=10, **options)
     params: Json = spoken.permitted(question.method, question.params(spoken))
@@ -83,7 +83,7 @@ def test_messages_are_given_in_many_forms(given: Any, expected: Any) -> None:
     [
         ([5], r"messages\[0\]: expected text, an image, audio, .* got int"),
         (["a", {"text": "b"}], r"messages\[1\]: expected the keys role and content, got \['text'\]"),
-        ([{"role": "system", "content": "a"}], r"messages\[0\]: SamplingMessage\(role\) wants"),
+        ([{"role": "system", "content": "a"}], r"messages\[0\]: SamplingMessage\(role\): expected"),
         ([{"role": "user"}], r"messages\[0\].content: expected text"),
         ([{"role": "user", "content": {"type": "txt"}}], r"messages\[0\].content.type: expected one of text, image, .* got 'txt'"),
         ([{"role": "user", "content": {"type": "image", "data": "a"}}], r"messages\[0\].content: .*mime_type"),
@@ -92,7 +92,7 @@ def test_messages_are_given_in_many_forms(given: Any, expected: Any) -> None:
         ([EmbeddedResource(TextContents("a://b", "c"))], "got EmbeddedResource"),
     ],
 )  # fmt: skip
-def test_a_message_that_is_none_is_told_with_its_place(
+def test_an_invalid_message_is_reported_with_its_place(
     given: Any, message: str
 ) -> None:
     with pytest.raises(TypeError, match=message):
@@ -150,7 +150,7 @@ def test_results_of_tools_go_out_in_the_revisions_form() -> None:
     assert newest["structuredContent"] == 4
 
 
-def test_a_conversation_with_tools_may_be_dicts_alone() -> None:
+def test_a_conversation_with_tools_may_consist_of_dicts_only() -> None:
     messages: list[Message] = [
         {"role": "user", "content": "How warm is it?"},
         {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "look_up", "input": {}}]},
@@ -186,12 +186,12 @@ def test_an_answer_names_the_tools_that_the_model_wants_to_use() -> None:
     assert answer.tool_uses == [ToolUse("a", "n", {"x": 1})]
     assert answer.message.blocks == [Text("Hm."), ToolUse("a", "n", {"x": 1})]
     assert answer.tool_uses[0].result("1") == ToolUseResult("a", [Text("1")])
-    with pytest.raises(ValueError, match=r"\$\.content: .*ToolUse\(input\) wants"):
+    with pytest.raises(ValueError, match=r"\$\.content: .*ToolUse\(input\): expected"):
         Sampled("assistant", {**wants, "input": 5}, "m")
 
 
 class Model:
-    """A client's model: uses look_up once for each city, then says what it has found."""
+    """A client's model: it uses look_up once for each city, then answers."""
 
     def __init__(self) -> None:
         self.asked: list[Json] = []
@@ -260,7 +260,7 @@ async def test_a_tool_lets_the_clients_model_use_tools_of_its_own(
 
 
 @pytest.mark.parametrize("revision", WITH_TOOLS)
-async def test_a_client_without_tools_is_told_what_it_needs(revision: str) -> None:
+async def test_a_client_without_tools_learns_what_it_needs(revision: str) -> None:
     server = Server("agent")
 
     @server.tool

@@ -1,4 +1,4 @@
-"""Who is told that a list or a resource has changed, and who is not."""
+"""Which clients are told that a list or a resource has changed."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -39,7 +39,7 @@ async def nothing() -> str:
     return "nothing"
 
 
-def a_server() -> Server:
+def make_server_with_lists() -> Server:
     server = Server("x")
     server.add_tool(nothing)
     server.add_prompt(nothing)
@@ -63,8 +63,8 @@ def methods(messages: list[Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("revision", OPENING)
-async def test_an_open_session_hears_of_changed_lists_once_each(revision: str) -> None:
-    server = a_server()
+async def test_an_open_session_is_told_once_of_each_changed_list(revision: str) -> None:
+    server = make_server_with_lists()
     async with opened(server, revision) as client:
         await client.quiet()
         for number in range(3):
@@ -77,7 +77,7 @@ async def test_an_open_session_hears_of_changed_lists_once_each(revision: str) -
         assert methods(await client.quiet()) == [LIST_CHANGED[1]]
 
 
-async def test_a_client_hears_nothing_of_what_it_was_not_offered() -> None:
+async def test_a_client_is_not_told_of_lists_that_were_not_announced() -> None:
     server = Server("x")
     async with raw(server, "2025-11-25") as client:
         await client.exchange(initialize("2025-11-25"))
@@ -89,8 +89,8 @@ async def test_a_client_hears_nothing_of_what_it_was_not_offered() -> None:
         assert methods(await client.quiet()) == ["notifications/tools/list_changed"]
 
 
-async def test_a_session_that_is_not_open_yet_hears_nothing() -> None:
-    server = a_server()
+async def test_a_session_that_is_not_open_yet_is_told_nothing() -> None:
+    server = make_server_with_lists()
     async with raw(server, "2025-11-25") as client:
         change_everything(server, "before")
         assert await client.quiet() == []
@@ -100,8 +100,8 @@ async def test_a_session_that_is_not_open_yet_hears_nothing() -> None:
 
 
 @pytest.mark.parametrize("revision", OPENING)
-async def test_a_change_in_another_thread_is_heard(revision: str) -> None:
-    server = a_server()
+async def test_a_change_in_another_thread_is_announced(revision: str) -> None:
+    server = make_server_with_lists()
     async with opened(server, revision) as client:
         await client.quiet()
         await trio.to_thread.run_sync(change_everything, server)
@@ -109,13 +109,13 @@ async def test_a_change_in_another_thread_is_heard(revision: str) -> None:
 
 
 def test_a_server_that_does_not_run_may_change() -> None:
-    server = a_server()
+    server = make_server_with_lists()
     change_everything(server)
     server.resource_updated("a://b")
 
 
-async def test_changes_made_before_the_server_runs_are_not_told() -> None:
-    server = a_server()
+async def test_changes_made_before_the_server_runs_are_not_announced() -> None:
+    server = make_server_with_lists()
     async with opened(server, "2025-11-25") as client:
         assert await client.quiet() == []
     change_everything(server)
@@ -125,7 +125,7 @@ async def test_changes_made_before_the_server_runs_are_not_told() -> None:
 
 @pytest.mark.parametrize("revision", OPENING)
 async def test_a_subscribed_resource(revision: str) -> None:
-    server = a_server()
+    server = make_server_with_lists()
     async with connect(server, revision) as client:
         for uri in ("a://b", "a://x/1"):
             await client.request("resources/subscribe", {"uri": uri})
@@ -142,7 +142,7 @@ async def test_a_subscribed_resource(revision: str) -> None:
 
 
 async def test_other_clients_do_not_hear_of_it() -> None:
-    server = a_server()
+    server = make_server_with_lists()
     async with (
         connect(server, "2025-11-25") as one,
         connect(server, "2025-06-18") as other,
@@ -173,10 +173,10 @@ async def listening(
 
 
 @pytest.mark.parametrize("id", ["s", 0, 7])
-async def test_everything_that_was_asked_for_is_told_under_the_requests_id(
+async def test_every_requested_notification_carries_the_id_of_the_request(
     id: Any,
 ) -> None:
-    server = a_server()
+    server = make_server_with_lists()
     async with listening(server, EVERYTHING, id) as (client, honoured):
         assert honoured == EVERYTHING
         change_everything(server)
@@ -190,8 +190,8 @@ async def test_everything_that_was_asked_for_is_told_under_the_requests_id(
 
 
 @pytest.mark.parametrize("key", EVERYTHING)
-async def test_only_what_was_asked_for_is_told(key: str) -> None:
-    server = a_server()
+async def test_only_requested_notifications_are_sent(key: str) -> None:
+    server = make_server_with_lists()
     async with listening(server, {key: EVERYTHING[key]}) as (client, honoured):
         assert honoured == {key: EVERYTHING[key]}
         change_everything(server)
@@ -202,8 +202,8 @@ async def test_only_what_was_asked_for_is_told(key: str) -> None:
     )
 
 
-async def test_nothing_is_told_to_who_asked_for_nothing() -> None:
-    server = a_server()
+async def test_a_client_that_requested_nothing_is_told_nothing() -> None:
+    server = make_server_with_lists()
     async with listening(server, {}) as (client, honoured):
         assert honoured == {}
         change_everything(server)
@@ -216,8 +216,8 @@ async def test_what_the_server_does_not_have_is_not_promised() -> None:
         assert honoured == {"toolsListChanged": True}
 
 
-async def test_a_cancelled_subscription_hears_no_more() -> None:
-    server = a_server()
+async def test_a_cancelled_subscription_is_told_nothing_more() -> None:
+    server = make_server_with_lists()
     async with listening(server, EVERYTHING) as (client, _):
         assert await client.exchange(cancelled("s")) == []
         change_everything(server)
@@ -225,7 +225,7 @@ async def test_a_cancelled_subscription_hears_no_more() -> None:
 
 
 async def test_a_subscription_ends_with_a_result_when_the_input_ends() -> None:
-    async with listening(a_server(), EVERYTHING) as (client, _):
+    async with listening(make_server_with_lists(), EVERYTHING) as (client, _):
         client.end()
         await client.ended()
         (reply,) = await client.quiet()
@@ -234,7 +234,7 @@ async def test_a_subscription_ends_with_a_result_when_the_input_ends() -> None:
 
 
 async def test_a_subscription_ends_with_a_result_when_the_server_stops() -> None:
-    server = a_server()
+    server = make_server_with_lists()
     async with listening(server, EVERYTHING) as (client, _):
         server.subscriptions.end_all()
         (reply,) = await client.quiet()
@@ -244,7 +244,7 @@ async def test_a_subscription_ends_with_a_result_when_the_server_stops() -> None
 
 
 async def test_two_subscriptions_at_a_time() -> None:
-    server = a_server()
+    server = make_server_with_lists()
     async with listening(server, {"toolsListChanged": True}, "one") as (client, _):
         await client.exchange(
             modern("two", "subscriptions/listen", {"notifications": EVERYTHING})
@@ -256,8 +256,8 @@ async def test_two_subscriptions_at_a_time() -> None:
     ] == ["one", "two"]
 
 
-async def test_who_does_not_listen_hears_nothing() -> None:
-    server = a_server()
+async def test_a_client_that_does_not_listen_is_told_nothing() -> None:
+    server = make_server_with_lists()
     async with connect(server, NEWEST) as client:
         await client.list_tools()
         change_everything(server)
@@ -269,8 +269,8 @@ async def test_who_does_not_listen_hears_nothing() -> None:
 @pytest.mark.parametrize(
     "params", [{}, {"notifications": 5}, {"notifications": {"toolsListChanged": "yes"}}]
 )
-async def test_a_filter_that_is_none(params: Any) -> None:
-    async with connect(a_server(), NEWEST) as client:
+async def test_an_invalid_filter_is_refused(params: Any) -> None:
+    async with connect(make_server_with_lists(), NEWEST) as client:
         with pytest.raises(RemoteError) as caught:
             await client.request("subscriptions/listen", params)
     assert caught.value.code == -32602
@@ -279,7 +279,7 @@ async def test_a_filter_that_is_none(params: Any) -> None:
 @pytest.mark.parametrize("revision", ALL)
 async def test_each_era_has_its_own_way(revision: str) -> None:
     foreign = "subscriptions/listen" if revision in OPENING else "resources/subscribe"
-    async with connect(a_server(), revision) as client:
+    async with connect(make_server_with_lists(), revision) as client:
         with pytest.raises(RemoteError) as caught:
             await client.request(foreign, {"uri": "a://b", "notifications": {}})
     assert caught.value.code == -32601

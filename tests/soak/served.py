@@ -1,4 +1,4 @@
-"""The server that is soaked: a tool of each kind, and one that says what the process holds."""
+"""The server for the soak: a tool of each kind, and one that reports resources."""
 
 import gc
 import threading

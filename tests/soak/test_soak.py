@@ -26,7 +26,7 @@ async def test_clients_as_they_are_leave_nothing_behind() -> None:
 
 
 @pytest.mark.parametrize("name", BEFORE)
-def test_what_is_left_behind_is_told(name: str) -> None:
+def test_what_is_left_behind_is_reported(name: str) -> None:
     assert compared(BEFORE, BEFORE) == []
     (told,) = compared(BEFORE, {**BEFORE, name: BEFORE[name] + 9 * 2**20})
     assert told.startswith(f"{name}: {BEFORE[name]:,} before")

@@ -1,4 +1,4 @@
-"""What the tests of access stand on: a guarded server on each host, and clients that come with a token."""
+"""A guarded server on each host, and clients with tokens."""
 
 import json
 from collections.abc import AsyncIterator
@@ -73,7 +73,7 @@ def make_server(signals: Signals | None = None, **options: Any) -> Server:
 
 
 class Bearer(Site):
-    """A site as one reaches it who has a token; None: who has none."""
+    """A site, and a client of it with a token. None is a client without a token."""
 
     def __init__(self, site: Site, token: str | None) -> None:
         super().__init__(site.server, site.port, site.stopping)

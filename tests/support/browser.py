@@ -17,7 +17,7 @@ KEYS = {"Tab": ("Tab", 9, ""), "Enter": ("Enter", 13, "\r"), " ": ("Space", 32, 
 
 
 class Page:
-    """A tab of a browser, spoken to in the DevTools protocol."""
+    """A tab of a browser, controlled over the DevTools protocol."""
 
     def __init__(self, wire: ClientConnection) -> None:
         self.complaints: list[Any] = []
@@ -75,7 +75,7 @@ class Page:
         )
 
     def ask(self, expression: str) -> Any:
-        """What an expression is in the page."""
+        """Return the value of an expression in the page."""
         answer = self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True
         )

@@ -1,7 +1,7 @@
-"""A client in the same process whose conversation is judged, and one that may send anything at all.
+"""Clients in the same process, whose conversations the oracle checks.
 
-`connect` is `mcp_trio.testing.connect` with the oracle on its wire; `raw` sends bytes and shows what comes back. Where
-the official schemas are absent both work and judge nothing.
+`connect` is `mcp_trio.testing.connect` with the oracle on its wire. `raw` sends any
+bytes and returns the replies.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 import trio
 import trio.testing
 
-from mcp_trio import Server
 from mcp_trio.client.client import Client, talk
 from mcp_trio.client.handlers import AnswerCallback, Handlers
 from mcp_trio.protocol.revisions import REVISIONS
+from mcp_trio.server.app import Server
 from mcp_trio.server.serve_conversation import serve_conversation
 from mcp_trio.transports.memory import MemoryWire
 from mcp_trio.transports.send_queue import SendQueue
@@ -43,7 +43,7 @@ def spoken(server: Server, revision: str) -> str:
 
 
 class Judge:
-    """Notes what is wrong with the messages that pass."""
+    """Collects the problems that the oracle finds in the messages of a conversation."""
 
     def __init__(self, revision: str | None) -> None:
         self._oracle = Oracle(revision) if revision else None
@@ -55,7 +55,7 @@ class Judge:
         try:
             self._oracle.sent_by_client(json.loads(message))
         except (ValueError, RecursionError):
-            pass  # no JSON: nothing is owed for it that could be known by an id
+            pass  # not JSON, so no reply can be matched to it by an id
 
     def received(self, message: bytes) -> None:
         if self._oracle is not None:
@@ -98,7 +98,7 @@ class _ServersEnd(MemoryWire):
 
 
 class Line:
-    """Both ends of a memory wire; the client's can be closed for sending alone."""
+    """Both ends of a memory wire. The client's end can be closed for sending only."""
 
     def __init__(self) -> None:
         self._there, self._back = SendQueue(), SendQueue()
@@ -109,7 +109,7 @@ class Line:
         self.ended = trio.Event()
 
     def end(self) -> None:
-        """No more is sent."""
+        """Close the client's end for sending."""
         self._there.close()
 
     @property
@@ -129,7 +129,7 @@ async def connect(
     capabilities: Json | None = None,
     answer: AnswerCallback | None = None,
 ) -> AsyncIterator[Client]:
-    """A client whose session is open; what the server sends has to be right in every word."""
+    """Return a client with an open session. The oracle checks what the server sends."""
     line = Line()
     judge = Judge(spoken(server, revision))
     async with server.running(), trio.open_nursery() as nursery:
@@ -149,7 +149,7 @@ async def connect(
 
 
 class RawClient:
-    """Sends anything, and shows what comes."""
+    """Sends any bytes, and returns the replies."""
 
     def __init__(self, line: Line, judge: Judge) -> None:
         self._wire = JudgedWire(line.ours, judge)
@@ -157,7 +157,7 @@ class RawClient:
         self._come: list[Any] = []
 
     def send(self, *messages: bytes | Json | list[Any]) -> None:
-        """Send messages, given as bytes or as what they are in JSON, so that they arrive together."""
+        """Send messages, given as bytes or as JSON values, so that they arrive together."""
         for message in messages:
             self._wire.send(
                 message if isinstance(message, bytes) else json.dumps(message).encode()
@@ -168,7 +168,7 @@ class RawClient:
         self._wire.send(TOO_LARGE)
 
     async def receive_json(self) -> Any:
-        """The next message."""
+        """Return the next message."""
         while not self._come:
             messages = await self._wire.receive()
             if not messages:
@@ -182,11 +182,11 @@ class RawClient:
         ]
 
     async def replies(self, count: int) -> list[Any]:
-        """The next so many messages."""
+        """Return this many messages."""
         return [await self.receive_json() for _ in range(count)]
 
     async def quiet(self) -> list[Any]:
-        """Everything that has come by the time that nobody does anything more."""
+        """Wait until all tasks are blocked, and return the messages received until then."""
         await trio.testing.wait_all_tasks_blocked()
         while self._line.has_come:
             self._take(await self._wire.receive())
@@ -195,12 +195,12 @@ class RawClient:
         return come
 
     async def exchange(self, *messages: bytes | Json | list[Any]) -> list[Any]:
-        """Send, and everything that comes of it."""
+        """Send messages, and return everything that the server sends in return."""
         self.send(*messages)
         return await self.quiet()
 
     async def open(self, revision: str) -> Json:
-        """Open a session; the result of `initialize`."""
+        """Open a session, and return the result of `initialize`."""
         self.send(
             initialize(revision),
             {"jsonrpc": "2.0", "method": "notifications/initialized"},
@@ -219,7 +219,7 @@ class RawClient:
 
 @asynccontextmanager
 async def raw(server: Server, judged_by: str | None = None) -> AsyncIterator[RawClient]:
-    """A client without manners. With `judged_by` what comes is held to that revision."""
+    """Return a client that may send anything. `judged_by` names the oracle's revision."""
     line = Line()
     judge = Judge(judged_by)
     async with server.running(), trio.open_nursery() as nursery:
@@ -231,7 +231,7 @@ async def raw(server: Server, judged_by: str | None = None) -> AsyncIterator[Raw
 
 @asynccontextmanager
 async def opened(server: Server, revision: str) -> AsyncIterator[RawClient]:
-    """The same with its session open, in a revision that has one."""
+    """Return such a client, with an open session if the revision has sessions."""
     async with raw(server, spoken(server, revision)) as client:
         if revision in OPENING:
             await client.open(revision)

@@ -1,4 +1,4 @@
-"""The command line as a process: started, spoken to on its pipes, and ended."""
+"""The command line as a process: start it, talk to it over pipes, end it."""
 
 import json
 import os

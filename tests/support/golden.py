@@ -1,4 +1,4 @@
-"""What the oracle says of a recorded conversation."""
+"""Check recorded conversations with the oracle."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def parts(message: Any) -> list[Any]:
 
 
 class Judges:
-    """An oracle for each revision that is spoken in a trace; a request is judged by its own."""
+    """An oracle for each revision in a trace. Each request is checked by its own."""
 
     def __init__(self, revision: str) -> None:
         self.problems: list[str] = []
@@ -82,7 +82,7 @@ class Judges:
 
 
 def problems_in(trace: Trace) -> list[str]:
-    """What the oracle has to say of the server's messages in a trace."""
+    """Return the problems that the oracle finds in a trace."""
     judges = Judges(trace.header.revision)
     for line in trace.lines:
         if line.sender == "client":
@@ -101,7 +101,7 @@ def whatever(line: Line) -> Any:
 
 
 def declares(request: Json) -> bool:
-    """Whether a request says its revision itself."""
+    """Return whether a request names its revision itself."""
     params = request.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     return isinstance(meta, dict) and isinstance(

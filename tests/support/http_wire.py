@@ -1,4 +1,4 @@
-"""What the tests of HTTP stand on: a server on loopback, and a client that says exactly the bytes it is given."""
+"""A server on loopback, and a client that sends exactly the bytes it is given."""
 
 import json
 from collections.abc import AsyncIterator
@@ -62,7 +62,7 @@ class Wire:
         return bool(chunk)
 
     async def until(self, mark: bytes) -> bytes:
-        """All up to the mark, and with it."""
+        """Return everything up to the mark, including it."""
         while mark not in self._bytes:
             assert await self.more(), (
                 f"the connection ended before {mark!r}, after {self._bytes!r}"
@@ -82,14 +82,14 @@ class Wire:
         return self._bytes
 
     def comes(self, start: bytes) -> bool:
-        """Whether what has come, and was not looked at, begins so."""
+        """Return whether the bytes that were received and not used yet begin like this."""
         return self._bytes.startswith(start)
 
     async def ended(self) -> bool:
         return not self._bytes and not await self.more()
 
     async def head(self) -> Response:
-        """A response's head; its body is still to come."""
+        """Return the head of a response. Its body is not read yet."""
         lines = (await self.until(b"\r\n\r\n")).decode().split("\r\n")
         pairs = [line.split(": ", 1) for line in lines[1:] if line]
         return Response(
@@ -118,7 +118,7 @@ class Wire:
         return await self.response(bodiless=method == "HEAD")
 
     async def event(self, parser: EventParser) -> ServerSentEvent:
-        """The next event with data of a stream whose head was read."""
+        """Return the next event with data. The head of the stream was read before."""
         while True:
             chunk = await self.chunk()
             assert chunk, "the stream ended"
@@ -130,7 +130,7 @@ class Wire:
 def request(
     method: str, path: str, headers: dict[str, str] | None = None, body: bytes = b""
 ) -> bytes:
-    """A request's bytes; Host and Content-Length are filled in."""
+    """Return the bytes of a request. Host and Content-Length are added."""
     headers = {"Host": "localhost", **(headers or {})}
     if body and "Content-Length" not in headers:
         headers["Content-Length"] = str(len(body))
@@ -155,7 +155,7 @@ def modern_headers(body: Any) -> dict[str, str]:
 
 
 class Site:
-    """A server on loopback and how to reach it."""
+    """A server on loopback, and requests to it."""
 
     def __init__(self, server: Server, port: int, stopping: trio.Event) -> None:
         self.server = server
@@ -201,7 +201,7 @@ class Site:
     async def open_session(
         self, version: str = "2025-11-25", capabilities: Any = None
     ) -> dict[str, str]:
-        """The headers of a session that is open."""
+        """Open a session, and return the headers of its requests."""
         opening = {
             "protocolVersion": version,
             "capabilities": capabilities or {},
@@ -246,7 +246,7 @@ HOSTS = ["native", "hypercorn"]
 
 @asynccontextmanager
 async def site_on(host: str, server: Server, **options: Any) -> AsyncIterator[Site]:
-    """The same on either host, the native one with WebSockets as `serve` has them."""
+    """Serve on either host. The native one also takes WebSockets, as `serve` does."""
     settings = HttpSettings(**options)
     stopping = trio.Event()
     if host == "native":
@@ -276,7 +276,7 @@ async def site_on(host: str, server: Server, **options: Any) -> AsyncIterator[Si
 
 
 class Signals:
-    """What tests and tools tell each other."""
+    """Events that tests and tools wait for."""
 
     def __init__(self) -> None:
         self.begun = trio.Event()
@@ -285,7 +285,7 @@ class Signals:
 
 
 def make_server(signals: Signals | None = None, **options: Any) -> Server:
-    """A server with one tool of each kind that matters here."""
+    """Return a server with a tool of each kind that tests of HTTP need."""
     signals = signals or Signals()
     server = Server("there", **options)
 
@@ -299,7 +299,7 @@ def make_server(signals: Signals | None = None, **options: Any) -> Server:
 
     @server.tool
     async def wait() -> str:
-        """Waits until it may go."""
+        """Wait for `signals.go`."""
         try:
             signals.begun.set()
             await signals.go.wait()
@@ -309,14 +309,14 @@ def make_server(signals: Signals | None = None, **options: Any) -> Server:
 
     @server.tool
     async def steps(context: Context, count: int = 3) -> str:
-        """Says how far it is."""
+        """Report progress."""
         for step in range(count):
             await context.progress(step, count)
         return "all"
 
     @server.tool
     async def step_and_wait(context: Context) -> str:
-        """Says one thing, waits, says another."""
+        """Report progress, wait for `signals.go`, and report progress again."""
         try:
             await context.progress(1)
             signals.begun.set()

@@ -21,7 +21,7 @@ from tests.support.paths import DATA
 Message = dict[str, Any]
 
 ANY_TEXT = "…"
-"""What stands for any text in an example."""
+"""A placeholder for any text in an example."""
 REVISION = {
     0: "2025-06-18",
     1: "2025-11-25",

@@ -1,4 +1,4 @@
-"""Streams of bytes of which some could be read as other requests than they are."""
+"""Streams of bytes that a server might divide into requests in more than one way."""
 
 import json
 from typing import NamedTuple

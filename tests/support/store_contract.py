@@ -307,7 +307,7 @@ async def test_an_item_stays_with_its_holder_until_it_is_pulled_again(
         await store.renew(late.lease, 10)
 
 
-async def test_an_item_that_is_done_does_not_come_back(
+async def test_an_item_that_is_done_is_not_delivered_again(
     store: Store, pace: Pace, clock: object
 ) -> None:
     await store.push("q", b"1")

@@ -1,4 +1,4 @@
-"""The oracle lets through what the official schemas and examples show, and catches what no revision names."""
+"""The oracle accepts the official examples, and rejects what no revision names."""
 
 import json
 from typing import Any
@@ -64,7 +64,7 @@ def complete(revision: str, **result: Any) -> dict[str, Any]:
 
 
 def answer(revision: str, method: str, **result: Any) -> list[str]:
-    """What the oracle says to a result for a method."""
+    """Return the problems that the oracle finds in a result of a method."""
     return asked(revision, method).check(response(complete(revision, **result)))
 
 

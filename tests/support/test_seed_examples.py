@@ -1,4 +1,4 @@
-"""The reader of the seeds loses no example, and the oracle agrees with what the seeds show of a server."""
+"""The reader of the seeds finds every example, and the oracle accepts them."""
 
 from typing import Any
 

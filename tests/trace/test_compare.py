@@ -1,4 +1,4 @@
-"""Where two values differ, and how it is told."""
+"""Where two values differ, and how the difference is described."""
 
 import json
 
@@ -34,7 +34,7 @@ def found(old, new, *ignored):
         ({"a": {"b": None}}, {"a": {"b": None}}),
     ],
 )
-def test_what_json_has_as_the_same_is_no_difference(old, new):
+def test_values_that_are_equal_in_json_are_not_a_difference(old, new):
     assert found(old, new) == []
 
 
@@ -83,7 +83,7 @@ def test_pointers_are_unescaped_and_written_with_a_star_for_each_index():
     assert Difference(("a/b~c", 3, "d"), 1, 2).pointer == "/a~1b~0c/*/d"
 
 
-def test_values_are_told_as_json():
+def test_values_are_shown_as_json():
     assert Difference((), "ä\n", ABSENT).values() == ('"ä\\n"', "nothing")
 
 

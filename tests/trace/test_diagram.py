@@ -1,4 +1,4 @@
-"""Traces as sequence pictures: what they tell, that they fit, and that nothing in a trace can act on who looks."""
+"""Traces as sequence diagrams: content, width, and safety of the page."""
 
 import base64
 import hashlib
@@ -47,7 +47,7 @@ def row_with(text: str, rows: list[str]) -> str:
 # What it tells
 
 
-def test_an_arrow_points_away_from_who_sent_it() -> None:
+def test_an_arrow_points_away_from_the_sender() -> None:
     rows = plain(
         trace(
             line(0, "client", request(1, "ping")), line(0.5, "server", result(1, {}))
@@ -205,7 +205,7 @@ def test_colours_change_no_character() -> None:
 
 
 @pytest.mark.parametrize("picture", [CONVERSATION, AWKWARD, EMPTY, hostile()])
-def test_without_colours_there_is_no_control_character(picture: Trace) -> None:
+def test_without_colors_no_control_characters_are_printed(picture: Trace) -> None:
     assert all(row.isprintable() for row in plain(picture))
 
 
@@ -282,7 +282,7 @@ def test_the_page_loads_nothing() -> None:
     )
 
 
-def test_the_page_runs_its_own_script_alone() -> None:
+def test_the_page_runs_only_its_own_script() -> None:
     page = Elements(as_html(CONVERSATION))
     policy = next(
         a["content"]

@@ -1,4 +1,4 @@
-"""What a trace is read from, and what is said of a file that is none."""
+"""Reading traces, and the errors for files that are not traces."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def test_every_byte_can_be_raw(written):
     assert kept.data == every
 
 
-def test_a_trace_may_be_its_header_alone(written):
+def test_a_trace_may_consist_of_its_header_only(written):
     assert read(written(HEADER)).lines == []
 
 
@@ -136,7 +136,7 @@ def test_a_trace_says_what_it_has_not(written):
         ),
     ],
 )
-def test_a_file_that_is_no_trace_is_refused_in_one_line_that_says_where(
+def test_a_file_that_is_not_a_trace_is_refused_in_one_line_with_its_place(
     written, data, said
 ):
     assert problem(written(data)) == (said, None)
@@ -149,7 +149,7 @@ def test_of_a_trace_that_is_cut_off_the_rest_is_there(written):
     assert len(whole.lines) == 2
 
 
-def test_a_bad_line_before_the_cut_is_told_first(written):
+def test_a_bad_line_before_the_cut_is_reported_first(written):
     said, whole = problem(written(HEADER + b"bad\n" + PING[:20]))
     assert said.startswith(":2: not a line of a trace: ")
     assert whole is None

@@ -1,4 +1,4 @@
-"""The golden traces: what they hold, that the oracle agrees with every word, and that they replay."""
+"""The golden traces: coverage, agreement with the oracle, and replay."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_trace_says_what_it_holds(path: Path) -> None:
 
 
 @each_made
-def test_a_trace_stands_under_its_revision(path: Path) -> None:
+def test_a_trace_is_in_the_folder_of_its_revision(path: Path) -> None:
     folders = (trace_in(path).header.revision, "hostile", "apps", "skills", "tasks")
     assert path.parent.name in folders
 
@@ -104,7 +104,7 @@ def test_only_what_is_volatile_is_ignored(path: Path) -> None:
     assert set(header.ignore) <= own
 
 
-def test_the_demo_servers_weather_is_told_in_several_traces() -> None:
+def test_several_traces_show_the_weather_of_the_demo_server() -> None:
     telling = [
         path for path in MADE if b"Conditions: Partly cloudy" in path.read_bytes()
     ]

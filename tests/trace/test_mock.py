@@ -78,7 +78,7 @@ def test_a_request_is_answered_as_in_the_trace_with_the_clients_id_and_token():
     ]
 
 
-def test_the_answers_to_the_same_request_come_in_turn_for_each_client():
+def test_each_client_gets_the_answers_to_the_same_request_in_turn():
     script = MockScript(
         trace(calls(1, "n"), answers(1, n=1), calls(2, "n"), answers(2, n=2))
     )
@@ -233,7 +233,7 @@ def test_clients_talk_to_a_mock_over_http(recorded, streams):
     assert trio.run(talk) == [(["add"], "3")] * 2
 
 
-async def test_questions_and_announcements_come_over_http():
+async def test_questions_and_announcements_are_sent_over_http():
     question = {"jsonrpc": "2.0", "id": 3, "method": "roots/list"}
     script = MockScript(
         trace(
@@ -300,7 +300,7 @@ def test_the_command_serves_until_a_signal(recorded):
     assert said.startswith(f"Serving {recorded} on http://127.0.0.1:")
 
 
-def test_a_trace_without_a_client_is_no_mock(tmp_path, capsys):
+def test_a_trace_without_a_client_cannot_be_a_mock(tmp_path, capsys):
     path = tmp_path / "empty.jsonl"
     path.write_bytes(trace().dump())
     assert main(["mock", str(path)]) == 2

@@ -233,7 +233,9 @@ async def test_what_differs_is_asserted_and_what_the_client_repeats_is_sent_anew
 
 async def test_a_value_that_does_not_match_is_named_with_its_path(recorded):
     suite.stabilise(*await pair(recorded)())
-    Path("notes.py").write_text(SERVER.replace('f"note{', 'f"memo{'), encoding="utf-8")
+    Path("notes.py").write_text(
+        SERVER.replace('f"note{', 'f"memory{'), encoding="utf-8"
+    )
     [result] = await suite.replay_all([recorded], "notes.py", ["stdio"])
     told = list(suite.told(result))
     assert any(
@@ -247,7 +249,9 @@ async def test_a_value_that_does_not_match_is_named_with_its_path(recorded):
 
 async def test_an_update_drops_a_pattern_that_does_not_match_any_more(recorded):
     suite.stabilise(*await pair(recorded)())
-    Path("notes.py").write_text(SERVER.replace('f"note{', 'f"memo{'), encoding="utf-8")
+    Path("notes.py").write_text(
+        SERVER.replace('f"note{', 'f"memory{'), encoding="utf-8"
+    )
     [result] = await suite.replay_all([recorded], "notes.py", ["stdio"], patient=True)
     assert suite.update(result)
     kept = read(recorded).lines[3].match
@@ -359,7 +363,7 @@ def test_a_bad_pattern_is_named_with_its_line(tmp_path, row, problem):
 CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 
 
-async def test_an_optional_notification_may_come_or_not(folder):
+async def test_an_optional_notification_may_be_missing(folder):
     server = Server("quiet", version="1")
     lines = [
         request(
@@ -385,7 +389,7 @@ async def test_an_optional_notification_may_come_or_not(folder):
     assert replay.updated().lines == lines
 
 
-async def test_an_announcement_that_comes_by_chance_becomes_optional(folder):
+async def test_an_announcement_that_is_sent_only_sometimes_becomes_optional(folder):
     path = Path("one.jsonl")
     header = Header(mcp_trace=1, revision="2025-11-25", transport="stdio")
     lines = [

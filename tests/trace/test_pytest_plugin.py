@@ -162,7 +162,7 @@ def test_a_folder_without_traces_is_an_error(project, folder):
     )
 
 
-def test_what_is_no_trace_is_an_error_that_says_where(project):
+def test_a_file_that_is_not_a_trace_is_an_error_with_its_place(project):
     (project.path / "traces" / "adding.jsonl").write_text("{}\n", encoding="utf-8")
     result = run(project)
     result.assert_outcomes(errors=1)

@@ -516,7 +516,7 @@ def test_what_cannot_begin_leaves_only_what_was_there(path, words):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_folder_is_no_file_to_record_to(tmp_path):
+def test_a_folder_cannot_be_recorded_to(tmp_path):
     with record("-o", tmp_path, "--", *ECHO) as process:
         assert process.wait(20) == 2
         assert (
@@ -525,7 +525,7 @@ def test_a_folder_is_no_file_to_record_to(tmp_path):
         )
 
 
-def test_a_url_that_is_recorded_is_told_without_its_secrets(path):
+def test_a_recorded_url_is_shown_without_its_secrets(path):
     with record(
         "-o", path, "--listen", "0", "http://user:pw@127.0.0.1:1/mcp?api_key=SECRET"
     ) as process:
@@ -551,7 +551,7 @@ def test_a_url_that_is_recorded_is_told_without_its_secrets(path):
 # On the network
 
 
-def a_server():
+def make_recorded_server():
     server = Server("recorded")
 
     @server.tool
@@ -581,7 +581,9 @@ async def in_front_of(url, path):
 async def in_front_of_a_server(path, host="127.0.0.1"):
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:
-            [url] = await nursery.start(partial(serve, a_server(), http=f"{host}:0"))
+            [url] = await nursery.start(
+                partial(serve, make_recorded_server(), http=f"{host}:0")
+            )
             async with in_front_of(url, path) as own:
                 yield own
             nursery.cancel_scope.cancel()
@@ -1036,7 +1038,7 @@ async def test_http_passes_unchanged_and_is_understood(path, name, step, capsys)
         ),
     ],
 )
-async def test_what_is_no_http_passes_all_the_same(path, asked, answered, raw, capsys):
+async def test_bytes_that_are_not_http_pass_through(path, asked, answered, raw, capsys):
     assert await passed(path, asked, answered) == (asked, answered)
     raws = [line["raw"] for line in lines(path) if "raw" in line]
     assert raws == ([asked.decode("latin-1")] if raw is None else raw)
@@ -1207,7 +1209,7 @@ async def test_host_is_kept_where_it_is_not_the_stand_ins_own(path, name):
         ("https://example.test", "[::1]:0", r"http://\[::1\]:\d+"),
     ],
 )
-async def test_it_says_where_it_stands(path, url, listen, own):
+async def test_it_prints_its_own_address(path, url, listen, own):
     async with trio.open_nursery() as nursery:
         try:
             said = await nursery.start(
@@ -1219,6 +1221,6 @@ async def test_it_says_where_it_stands(path, url, listen, own):
         nursery.cancel_scope.cancel()
 
 
-async def test_a_target_that_is_no_url_is_refused(path):
-    with pytest.raises(ValueError, match="no http, https, ws or wss URL"):
+async def test_a_target_that_is_not_a_url_is_refused(path):
+    with pytest.raises(ValueError, match=r"expected a URL such as .*, got 'ftp:"):
         await record_network("ftp://localhost/mcp", "0", recorder(path, "http"))

@@ -1,4 +1,4 @@
-"""Replays: what is sent when, what is matched by what, what is said of what differs, on each transport."""
+"""Replays: timing, matching, and findings, on each transport."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ async def test_an_answer_has_to_be_asked_for_first(autojump_clock):
     ]
 
 
-async def test_a_server_that_ends_before_its_client_is_told(autojump_clock):
+async def test_a_server_that_ends_before_its_client_is_reported(autojump_clock):
     recorded = trace(
         asks(1), answers(1), tells("notifications/x"), (">", END), ("<", END)
     )
@@ -188,7 +188,7 @@ async def test_an_answer_by_http_has_the_id_that_it_was_asked_by(id, autojump_cl
     assert [told(one)[1].split()[0] for one in done.findings] == ["$.id"]
 
 
-async def test_what_one_post_is_answered_with_comes_in_its_order(autojump_clock):
+async def test_the_messages_in_reply_to_one_post_keep_their_order(autojump_clock):
     def event(message):
         return line("server", message[1], stream=1)
 
@@ -321,7 +321,7 @@ async def test_notifications_are_matched_by_what_they_are_about(autojump_clock):
     assert await found(trace(asks(1), *told_of), list(reversed(told_of))) == []
 
 
-async def test_what_belongs_to_one_request_has_to_come_in_its_order(autojump_clock):
+async def test_the_messages_of_one_request_must_keep_their_order(autojump_clock):
     recorded = trace(
         asks(1, _meta={"progressToken": "t"}),
         progress("t", 1),
@@ -336,7 +336,7 @@ async def test_what_belongs_to_one_request_has_to_come_in_its_order(autojump_clo
     ]
 
 
-async def test_a_subscription_is_confirmed_before_it_tells_anything(autojump_clock):
+async def test_a_subscription_is_confirmed_before_its_notifications(autojump_clock):
     mine = {"io.modelcontextprotocol/subscriptionId": 7}
     first, second = notes("acknowledged", _meta=mine), notes("changed", _meta=mine)
     recorded = trace(asks(7, "subscriptions/listen"), first, second)
@@ -467,14 +467,14 @@ async def test_what_the_header_says_may_differ(autojump_clock):
 # What is wrong
 
 
-async def test_an_answer_that_comes_twice_is_told(autojump_clock):
+async def test_an_answer_that_arrives_twice_is_reported(autojump_clock):
     recorded = trace(asks(1), answers(1), asks(2), answers(2))
     assert await found(recorded, [answers(1), answers(1)], [answers(2)]) == [
         (3, 'the answer to 1 came again: {"jsonrpc": "2.0", "id": 1, "result": {}}')
     ]
 
 
-async def test_what_comes_behind_the_last_line_is_told(autojump_clock):
+async def test_messages_after_the_last_line_are_reported(autojump_clock):
     recorded = trace(asks(1), answers(1))
     [(number, what)] = await found(
         recorded, [answers(1), notes("notifications/message", data="more")]
@@ -485,7 +485,7 @@ async def test_what_comes_behind_the_last_line_is_told(autojump_clock):
     )
 
 
-async def test_garbage_is_told_where_the_trace_has_none(autojump_clock):
+async def test_garbage_is_reported_where_the_trace_has_none(autojump_clock):
     assert await found(
         trace(asks(1), answers(1)), [("<", b"Traceback!"), answers(1)]
     ) == [(2, "data that is not JSON came, which the trace does not have: Traceback!")]
@@ -494,7 +494,7 @@ async def test_garbage_is_told_where_the_trace_has_none(autojump_clock):
     ) == [(3, "$")]
 
 
-async def test_a_method_that_is_no_text_is_told(autojump_clock):
+async def test_a_method_that_is_not_text_is_reported(autojump_clock):
     [(_, what)] = await found(
         trace(asks(1), answers(1)), [("<", {"method": 5}), answers(1)]
     )
@@ -508,7 +508,7 @@ async def test_what_a_server_says_cannot_act_on_the_terminal(folder):
     assert all(row.isprintable() for row in runs.told(result))
 
 
-async def test_a_server_that_ends_is_told_with_what_was_awaited(autojump_clock):
+async def test_a_server_that_ends_is_reported_with_the_expected_message(autojump_clock):
     recorded = trace(asks(1), answers(1), asks(2), notes("a"), answers(2))
     assert await found(recorded, [answers(1)], [("<", END)]) == [
         (5, "a never came: the server has ended the conversation"),
@@ -516,7 +516,7 @@ async def test_a_server_that_ends_is_told_with_what_was_awaited(autojump_clock):
     ]
 
 
-async def test_what_does_not_come_is_named_as_it_was_recorded(autojump_clock):
+async def test_a_missing_message_is_named_as_it_was_recorded(autojump_clock):
     recorded = trace(
         asks(1),
         ("<", {"jsonrpc": "2.0", "id": 7, "method": "ping"}),
@@ -914,7 +914,7 @@ async def test_statuses_and_the_headers_that_were_recorded_are_compared():
     ]
 
 
-async def test_what_is_no_http_is_sent_as_it_was():
+async def test_bytes_that_are_not_http_are_sent_unchanged():
     garbage = [
         line("client", b"GARBAGE\r\n\r\n", stream=3),
         Line(t=0, sender="server", stream=3, http=Http(status=400)),
@@ -960,7 +960,7 @@ def command(script):
     return [sys.executable, "-c", SCRIPTS[script]]
 
 
-async def test_a_process_that_dies_is_told_with_its_exit_code():
+async def test_a_process_that_dies_is_reported_with_its_exit_code():
     done = await replay(trace(asks(1), answers(1)), command("dies"), "stdio")
     assert list(map(told, done.findings)) == [
         (
@@ -970,7 +970,7 @@ async def test_a_process_that_dies_is_told_with_its_exit_code():
     ]
 
 
-async def test_a_process_that_hangs_is_told_and_ended():
+async def test_a_process_that_hangs_is_reported_and_ended():
     done = await replay(
         trace(asks(1), answers(1)), command("hangs"), "stdio", timeout=0.05
     )
@@ -979,7 +979,7 @@ async def test_a_process_that_hangs_is_told_and_ended():
     ]
 
 
-async def test_a_process_that_babbles_is_told():
+async def test_a_process_that_sends_endless_output_is_reported():
     done = await replay(trace(asks(1), answers(1)), command("babbles"), "stdio")
     assert told(done.findings[0]) == (
         2,
@@ -1065,7 +1065,7 @@ async def test_a_server_is_loaded_anew_for_each_replay(folder):
     assert runs.summary([result]) == "1 trace, 6 replays, 30 messages, no differences"
 
 
-async def test_what_is_the_same_everywhere_is_told_once(folder):
+async def test_what_is_the_same_everywhere_is_reported_once(folder):
     runs.write(Path("one.jsonl"), counted(2))
     [result] = await runs.replay_all([Path("one.jsonl")], None)
     assert list(runs.told(result)) == [
@@ -1103,7 +1103,7 @@ async def test_a_trace_chooses_no_command_and_no_url(folder, server):
     assert result.problems == [f"one.jsonl: {what}; give a target"]
 
 
-async def test_a_bad_trace_and_a_bad_server_are_told_and_the_others_are_replayed(
+async def test_a_bad_trace_and_a_bad_server_are_reported_and_the_others_are_replayed(
     folder,
 ):
     Path("bad.jsonl").write_text("{}\n")
@@ -1162,7 +1162,7 @@ async def test_an_update_rewrites_what_differs_and_keeps_what_may(folder):
     assert not runs.update(result)
 
 
-async def test_an_update_keeps_what_the_server_had_chosen(folder):
+async def test_an_update_keeps_the_values_that_the_server_chose(folder):
     recorded = trace(
         asks(1), answers(1, nextCursor="old", x=1), asks(2, cursor="old"), answers(2)
     )

@@ -3,11 +3,12 @@
 What only one transport has is tested in the module of that transport.
 """
 
+import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 import trio
@@ -21,7 +22,17 @@ from mcp_trio.client.target import connect as connect_to
 from mcp_trio.server.serve_conversation import serve_conversation
 from mcp_trio.transports.stdio import open_wire
 from tests.support import checked
-from tests.support.http_wire import site_on
+from tests.support.http_wire import (
+    HEADERS,
+    HOSTS,
+    MODERN,
+    Signals,
+    make_server,
+    message,
+    modern_headers,
+    request,
+    site_on,
+)
 
 EARLIER = "2025-11-25"
 NEWEST = "2026-07-28"
@@ -184,7 +195,7 @@ async def test_a_call_that_waits_holds_up_no_other(reach: Reach, revision: str) 
 
 
 @each_way
-async def test_progress_comes_before_the_result(reach: Reach, revision: str) -> None:
+async def test_progress_is_sent_before_the_result(reach: Reach, revision: str) -> None:
     with trio.fail_after(PATIENCE):
         async with reach(Tools().server, revision) as client:
             reply = await client.call_tool(
@@ -223,3 +234,125 @@ async def test_errors_leave_the_connection_usable(reach: Reach, revision: str) -
                 await client.request("no/such/method")
             assert (await client.call_tool("echo", {"text": "on"})).text == "on"
     assert unknown.value.code == -32601
+
+
+# What both HTTP hosts promise
+
+each_host = pytest.mark.parametrize("host", HOSTS)
+
+EVIL = "https://evil.example"
+APP = "https://app.example"
+
+
+def call_request(tool: str, **meta: Any) -> bytes:
+    """Return the bytes of a request for a call that belongs to no session."""
+    body = message(
+        "tools/call", {"name": tool, "arguments": {}, "_meta": {**MODERN, **meta}}
+    )
+    return request("POST", "/mcp", modern_headers(body), json.dumps(body).encode())
+
+
+@each_host
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status"),
+    [
+        ("GET", "/healthz", {"Host": "probe.example"}, 200),
+        ("HEAD", "/healthz", {}, 200),
+        ("POST", "/healthz", {}, 405),
+        ("GET", "/", {}, 404),
+        ("POST", "/mcp/x", {}, 404),
+        ("PUT", "/mcp", {}, 405),
+        ("HEAD", "/mcp", {}, 405),
+        ("POST", "/sse", {}, 405),
+        ("POST", "/mcp/", HEADERS, 400),
+        ("POST", "/mcp?x=1", HEADERS, 400),
+        ("GET", "/mcp", {}, 400),
+        ("DELETE", "/mcp", {}, 400),
+        ("GET", "/mcp", {"Mcp-Session-Id": "x"}, 404),
+        ("GET", "/mcp", {"Accept": "application/json"}, 406),
+        ("POST", "/mcp", {**HEADERS, "Accept": "text/html"}, 406),
+        ("POST", "/mcp", {"Content-Type": "text/plain"}, 415),
+        ("POST", "/mcp", {"Host": "evil.example"}, 421),
+        ("GET", "/sse", {"Origin": EVIL}, 403),
+        ("POST", "/mcp", {**HEADERS, "Content-Length": "5242880"}, 413),
+    ],
+)
+async def test_the_status_says_what_is_wrong_with_a_request(
+    host: str, method: str, path: str, headers: dict[str, str], status: int
+) -> None:
+    body = b"{}" if method == "POST" else b""
+    async with site_on(host, make_server()) as site:
+        response = await site.send(method, path, headers, body)
+    assert response.status == status
+    assert ("allow" in response.headers) == (status == 405)
+
+
+@each_host
+async def test_allowed_origins_may_read_errors_too(host: str) -> None:
+    async with site_on(host, make_server(), allowed_origins=[APP]) as site:
+        refused = await site.post(b"{", Origin=APP)
+        missing = await site.send("GET", "/nowhere", {"Origin": APP})
+        foreign = await site.send("GET", "/mcp", {"Origin": EVIL})
+    assert refused.status == 400
+    assert refused.headers["access-control-allow-origin"] == APP
+    assert missing.status == 404
+    assert missing.headers["access-control-allow-origin"] == APP
+    assert "access-control-allow-origin" not in foreign.headers
+
+
+@each_host
+async def test_a_preflight_request_names_the_allowed_headers(host: str) -> None:
+    preflight = {"Origin": APP, "Access-Control-Request-Method": "POST"}
+    async with site_on(host, make_server(), allowed_origins=[APP]) as site:
+        response = await site.send("OPTIONS", "/mcp", preflight)
+    assert response.status == 204
+    assert response.headers["access-control-allow-origin"] == APP
+    assert "Mcp-Method" in response.headers["access-control-allow-headers"]
+
+
+@each_host
+async def test_idle_streams_end_at_once_when_the_server_stops(host: str) -> None:
+    signals = Signals()
+    server = make_server(signals, grace=60)
+    async with (
+        site_on(host, server) as site,
+        site.wire() as idle,
+        site.wire() as busy,
+    ):
+        await idle.send(request("GET", "/mcp", await site.open_session()))
+        await idle.head()
+        await busy.send(call_request("wait"))
+        await signals.begun.wait()
+        site.stopping.set()
+        while await idle.chunk():
+            pass
+        signals.go.set()
+        await busy.response()
+
+
+@each_host
+async def test_a_running_call_may_finish_within_the_grace(host: str) -> None:
+    signals = Signals()
+    server = make_server(signals, grace=60)
+    async with site_on(host, server) as site, site.wire() as wire:
+        await wire.send(call_request("wait"))
+        await signals.begun.wait()
+        site.stopping.set()
+        signals.go.set()
+        response = await wire.response()
+        assert response.json["result"]["content"][0]["text"] == "went"
+        assert await wire.ended()
+
+
+@each_host
+async def test_a_call_that_outlasts_the_grace_is_cancelled(host: str) -> None:
+    signals = Signals()
+    server = make_server(signals, grace=0.05)
+    async with site_on(host, server) as site, site.wire() as wire:
+        await wire.send(call_request("step_and_wait", progressToken=1))
+        await signals.begun.wait()
+        site.stopping.set()
+        response = await wire.response()  # its last chunk is there
+    heard = [message["method"] for message in response.messages]
+    assert heard == ["notifications/progress"]
+    assert signals.cleaned.is_set()

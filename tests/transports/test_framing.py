@@ -100,9 +100,15 @@ def test_an_endless_message_takes_no_memory():
         tracemalloc.stop()
 
 
-def test_the_largest_message_may_come_in_small_chunks():
+def test_the_largest_message_may_arrive_in_small_chunks():
     lines = LineDecoder()
     chunk = b"x" * 64
     for _ in range(4 * 2**20 // len(chunk)):
         assert lines.feed(chunk) == []
     assert [len(message) for message in lines.feed(b"\n")] == [4 * 2**20]
+
+
+def test_a_byte_order_mark_and_a_carriage_return_do_not_count_toward_the_limit():
+    decoder = LineDecoder(LIMIT)
+    assert decoder.feed(b"\xef\xbb\xbf123456\r") == []
+    assert decoder.feed(b"\n") == [b"123456"]

@@ -269,6 +269,36 @@ async def test_blocking_mode_is_put_back(make, blocking):
         os.close(descriptor)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have one size")
+@pytest.mark.parametrize("size", [100, 100_000])
+async def test_only_a_pipe_that_was_full_is_made_larger(size):
+    from fcntl import F_GETPIPE_SZ, fcntl
+
+    reading, writing, to_server, from_server = pipes()
+    before = fcntl(reading, F_GETPIPE_SZ)
+    message = b"x" * size
+    async with (
+        open_wire(reading, writing) as wire,
+        trio.lowlevel.FdStream(to_server) as sending,
+        trio.lowlevel.FdStream(from_server) as receiving,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(sending.send_all, message + b"\n")
+        assert await wire.receive() == [message]
+        wire.send(message)
+        wire.flush()
+        received = b""
+        while len(received) <= size:
+            received += await receiving.receive_some()
+        sizes = {fcntl(fd, F_GETPIPE_SZ) for fd in (reading, writing)}
+    if size < before:
+        assert sizes == {before}
+    else:
+        assert min(sizes) > before
+    os.close(reading)
+    os.close(writing)
+
+
 async def test_files_are_read_and_written(tmp_path):
     (tmp_path / "in").write_bytes(b"{}\n" * 100_000 + b"[]")
     reading, writing = (
@@ -319,7 +349,7 @@ async def test_a_client_that_always_has_more_leaves_other_tasks_their_turn(nurse
         nursery.cancel_scope.cancel()
 
 
-async def test_a_terminal_is_served_and_its_mode_left_alone():
+async def test_a_terminal_is_served_and_its_mode_is_unchanged():
     master, slave = pty.openpty()
     async with open_wire(slave, slave) as wire:
         assert os.get_blocking(slave)
@@ -482,7 +512,7 @@ class Glances(trio.abc.Instrument):
 
 
 async def answer_and_count(wire, glances):
-    """Answers, and counts until the loop waits for what comes next."""
+    """Answer, and count until the loop waits for the next message."""
     wire.send(b"{}")
     wire.flush()
     trio.lowlevel.add_instrument(glances)

@@ -24,7 +24,7 @@ LIMIT = 4 * 2**20
 NEVER = trio.Event()
 
 
-def a_server():
+def make_waiting_server():
     server = Server("over websocket")
     server.ended = []
     server.has_ended = trio.Event()
@@ -51,7 +51,7 @@ def a_server():
 
 
 async def host(server, stream, stopping=NEVER):
-    """What the HTTP host does: it reads the head, allows it, and hands everything on."""
+    """Do what the HTTP host does: read the head, and hand over the stream."""
     head = b""
     while b"\r\n\r\n" not in head:
         head += await stream.receive_some()
@@ -61,7 +61,7 @@ async def host(server, stream, stopping=NEVER):
 @asynccontextmanager
 async def connected(server=None, *, subprotocols=(SUBPROTOCOL,), real=False):
     """A server, served over memory or a real connection, and a client of another library."""
-    server = server or a_server()
+    server = server or make_waiting_server()
     async with server.running(), trio.open_nursery() as nursery:
         ours, theirs = await sockets() if real else trio.testing.memory_stream_pair()
         nursery.start_soon(host, server, theirs)
@@ -175,10 +175,10 @@ async def test_mcp_is_chosen_among_several_subprotocols():
         assert client.subprotocol == "mcp"
 
 
-async def test_a_client_that_offers_other_subprotocols_alone_is_refused(autojump_clock):
+async def test_a_client_that_offers_only_other_subprotocols_is_refused(autojump_clock):
     ours, theirs = trio.testing.memory_stream_pair()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(host, a_server(), theirs)
+        nursery.start_soon(host, make_waiting_server(), theirs)
         await ours.send_all(
             UPGRADE.replace(b"\r\n\r\n", b"\r\nSec-WebSocket-Protocol: chat\r\n\r\n")
         )
@@ -191,10 +191,10 @@ async def test_a_client_that_offers_other_subprotocols_alone_is_refused(autojump
         await ours.aclose()
 
 
-async def test_a_head_that_is_no_upgrade_is_refused(autojump_clock):
+async def test_a_head_that_is_not_an_upgrade_is_refused(autojump_clock):
     ours, theirs = trio.testing.memory_stream_pair()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(host, a_server(), theirs)
+        nursery.start_soon(host, make_waiting_server(), theirs)
         await ours.send_all(
             b"GET /mcp HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n\r\n"
         )
@@ -204,7 +204,7 @@ async def test_a_head_that_is_no_upgrade_is_refused(autojump_clock):
 
 
 async def test_messages_sent_with_the_upgrade_are_served():
-    server = a_server()
+    server = make_waiting_server()
     async with server.running(), trio.open_nursery() as nursery:
         ours, theirs = await sockets()
         nursery.start_soon(host, server, theirs)
@@ -223,7 +223,7 @@ async def test_calls_run_beside_each_other_and_reply_when_ready(autojump_clock):
         assert [reply["id"] for reply in replies] == [1, 2, 0]
 
 
-async def test_progress_comes_before_the_result(autojump_clock):
+async def test_progress_is_sent_before_the_result(autojump_clock):
     async with connected() as client:
         await client.send_message(call(7, "wait", seconds=1))
         first, second = await hear(client), await hear(client)
@@ -235,7 +235,7 @@ async def test_progress_comes_before_the_result(autojump_clock):
 
 
 async def test_a_cancelled_call_ends_without_a_reply(autojump_clock):
-    server = a_server()
+    server = make_waiting_server()
     async with connected(server) as client:
         await client.send_message(call(0, "wait", seconds=3600))
         await hear(client)
@@ -280,7 +280,7 @@ async def test_a_larger_message_closes_with_1009(filling, real):
 
 async def test_a_message_that_never_ends_is_not_kept(monkeypatch):
     monkeypatch.setattr("mcp_trio.transports.websocket.MAX_MESSAGE", 2**14)
-    async with raw(a_server()) as (client, _):
+    async with raw(make_waiting_server()) as (client, _):
         await client.send_all(masked(1, b"", final=False))
         await client.send_all(masked(0, b"", final=False) * 2**13)
         with trio.fail_after(5):
@@ -300,7 +300,7 @@ async def test_binary_closes_with_1003_after_what_came_before(real):
 
 
 async def test_text_that_is_not_utf8_closes_with_1007():
-    async with raw(a_server()) as (client, _):
+    async with raw(make_waiting_server()) as (client, _):
         await client.send_all(masked(1, b"\xff"))
         assert (await client.receive_some())[2:4] == (1007).to_bytes(2)
 
@@ -319,7 +319,7 @@ async def test_a_client_that_answers_pings_stays(autojump_clock):
 
 
 async def test_a_client_that_shows_no_sign_of_life_is_let_go(autojump_clock):
-    server = a_server()
+    server = make_waiting_server()
     ours, theirs = trio.testing.memory_stream_pair()
     async with server.running(), trio.open_nursery() as nursery:
         nursery.start_soon(host, server, theirs)
@@ -329,7 +329,7 @@ async def test_a_client_that_shows_no_sign_of_life_is_let_go(autojump_clock):
 
 
 async def test_the_end_of_the_connection_ends_what_runs(autojump_clock):
-    server = a_server()
+    server = make_waiting_server()
     async with connected(server) as client:
         await client.send_message(call(1, "wait", seconds=3600))
         await hear(client)
@@ -339,7 +339,7 @@ async def test_the_end_of_the_connection_ends_what_runs(autojump_clock):
 
 
 async def test_a_close_ends_what_runs_and_is_answered(autojump_clock):
-    server = a_server()
+    server = make_waiting_server()
     async with connected(server) as client:
         await client.send_message(call(1, "wait", seconds=3600))
         await hear(client)
@@ -349,7 +349,7 @@ async def test_a_close_ends_what_runs_and_is_answered(autojump_clock):
 
 
 async def test_a_server_that_is_cancelled_closes_with_1001(autojump_clock):
-    server = a_server()
+    server = make_waiting_server()
     ours, theirs = trio.testing.memory_stream_pair()
     async with server.running(), trio.open_nursery() as nursery:
         serving = trio.CancelScope()
@@ -370,7 +370,7 @@ async def test_a_server_that_is_cancelled_closes_with_1001(autojump_clock):
 
 
 async def test_a_client_that_reads_nothing_does_not_hold_up_the_stop():
-    server = a_server()
+    server = make_waiting_server()
     async with raw(server) as (client, nursery):
         with trio.move_on_after(0.3):
             await client.send_all(
@@ -382,7 +382,7 @@ async def test_a_client_that_reads_nothing_does_not_hold_up_the_stop():
 
 
 async def test_a_slow_reader_gets_everything(autojump_clock):
-    server = a_server()
+    server = make_waiting_server()
     ours, theirs = trio.testing.lockstep_stream_pair()
     async with server.running(), trio.open_nursery() as nursery:
         nursery.start_soon(host, server, theirs)
@@ -401,7 +401,7 @@ async def test_replies_of_one_turn_leave_in_one_write(monkeypatch):
         conversation_module, "TURN", 60
     )  # also where the machine is busy
     writes = []
-    server = a_server()
+    server = make_waiting_server()
     ours, theirs = trio.testing.memory_stream_pair()
     send_all = theirs.send_all
 
@@ -431,7 +431,7 @@ async def test_replies_of_one_turn_leave_in_one_write(monkeypatch):
     ],
 )
 async def test_resets_leave_no_trace(after, caplog):
-    server = a_server()
+    server = make_waiting_server()
     with caplog.at_level(logging.INFO):
         async with server.running(), trio.open_nursery() as nursery:
             for _ in range(20):
@@ -447,8 +447,8 @@ async def test_resets_leave_no_trace(after, caplog):
 
 
 async def test_equal_ids_of_different_clients_do_not_meet():
-    server = a_server()
-    async with connected(server) as one, connected(a_server()) as other:
+    server = make_waiting_server()
+    async with connected(server) as one, connected(make_waiting_server()) as other:
         await one.send_message(call(1, "echo", text="one"))
         await other.send_message(call(1, "echo", text="other"))
         assert text_of(await hear(one)) == "one"
@@ -467,7 +467,7 @@ async def test_frames_of_every_length_are_read_by_the_library(size):
 @pytest.mark.slow
 async def test_another_client_library_is_served():
     connect = pytest.importorskip("websockets.sync.client").connect
-    server = a_server()
+    server = make_waiting_server()
     listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
 
     def serve_conversation(port):
@@ -519,7 +519,7 @@ async def closes_with(client, code):
 
 
 async def test_a_stop_closes_an_idle_connection_at_once_with_1001(autojump_clock):
-    async with stoppable(a_server()) as (client, stopping):
+    async with stoppable(make_waiting_server()) as (client, stopping):
         await client.send_message(call(1, "add", a=1, b=1))
         await hear(client)
         stopping.set()
@@ -528,7 +528,7 @@ async def test_a_stop_closes_an_idle_connection_at_once_with_1001(autojump_clock
 
 
 async def test_a_stop_lets_what_runs_finish_and_takes_no_more(autojump_clock):
-    server = a_server()
+    server = make_waiting_server()
     async with stoppable(server) as (client, stopping):
         await client.send_message(call(1, "wait", seconds=2))
         await hear(client)
@@ -540,7 +540,7 @@ async def test_a_stop_lets_what_runs_finish_and_takes_no_more(autojump_clock):
 
 
 async def test_a_stop_waits_no_longer_than_the_grace(autojump_clock):
-    server = a_server()
+    server = make_waiting_server()
     async with stoppable(server) as (client, stopping):
         await client.send_message(call(1, "wait", seconds=3600))
         await hear(client)
@@ -553,7 +553,7 @@ async def test_a_stop_waits_no_longer_than_the_grace(autojump_clock):
 async def test_a_client_that_goes_while_the_server_stops_is_not_waited_for(
     autojump_clock,
 ):
-    server = a_server()
+    server = make_waiting_server()
     async with stoppable(server) as (client, stopping):
         await client.send_message(call(1, "wait", seconds=3600))
         await hear(client)
@@ -565,12 +565,12 @@ async def test_a_client_that_goes_while_the_server_stops_is_not_waited_for(
 
 
 async def test_bytes_that_are_no_frame_close_with_1002():
-    async with raw(a_server()) as (client, _):
+    async with raw(make_waiting_server()) as (client, _):
         await client.send_all(b"\xff\xff")
         assert (await client.receive_some())[:4] == b"\x88\x02" + (1002).to_bytes(2)
 
 
-async def test_a_message_is_taken_though_its_reader_comes_behind_the_taker(
+async def test_a_message_is_received_though_the_receiver_ran_before_the_reader(
     autojump_clock,
 ):
     """The order in which the tasks of one turn run is anybody's: the library, who takes messages, who reads them."""

@@ -6,8 +6,25 @@ import sys
 
 from fastmcp import Context, FastMCP
 from fastmcp.tools import Tool
+from pydantic import BaseModel
 
 server = FastMCP("fastmcp", version="1")
+
+
+class User(BaseModel):
+    """An object in a structured result."""
+
+    id: int
+    name: str
+    email: str
+    active: bool
+    tags: list[str]
+
+
+def make_user(id: int) -> User:
+    """Return one of the users."""
+    name = f"user {id}"
+    return User(id=id, name=name, email="user@example.com", active=True, tags=["a"])
 
 
 # A string is structured content to FastMCP as well, unless there is no output schema.
@@ -42,6 +59,24 @@ async def progress(n: int, ctx: Context) -> str:
     for step in range(1, n + 1):
         await ctx.report_progress(step, n)
     return str(n)
+
+
+@server.tool
+async def total(a: int, b: int) -> int:
+    """Add two numbers, as a structured result."""
+    return a + b
+
+
+@server.tool
+async def user(a: int, b: int) -> User:
+    """Return an object."""
+    return make_user(a)
+
+
+@server.tool
+async def users(a: int, b: int) -> list[User]:
+    """Return a list of objects."""
+    return [make_user(id) for id in range(a, a + 100)]
 
 
 @server.tool(output_schema=None)

@@ -29,6 +29,27 @@ type steps struct {
 	N int `json:"n"`
 }
 
+type sum struct {
+	Result int `json:"result"`
+}
+
+type person struct {
+	ID     int      `json:"id"`
+	Name   string   `json:"name"`
+	Email  string   `json:"email"`
+	Active bool     `json:"active"`
+	Tags   []string `json:"tags"`
+}
+
+type people struct {
+	Result []person `json:"result"`
+}
+
+func makePerson(id int) person {
+	name := fmt.Sprintf("user %d", id)
+	return person{ID: id, Name: name, Email: "user@example.com", Active: true, Tags: []string{"a"}}
+}
+
 func text(value string) (*mcp.CallToolResult, any, error) {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: value}}}, nil, nil
 }
@@ -57,12 +78,31 @@ func progress(ctx context.Context, request *mcp.CallToolRequest, in steps) (*mcp
 	return text(strconv.Itoa(in.N))
 }
 
+func total(_ context.Context, _ *mcp.CallToolRequest, in numbers) (*mcp.CallToolResult, sum, error) {
+	return nil, sum{in.A + in.B}, nil
+}
+
+func user(_ context.Context, _ *mcp.CallToolRequest, in numbers) (*mcp.CallToolResult, person, error) {
+	return nil, makePerson(in.A), nil
+}
+
+func users(_ context.Context, _ *mcp.CallToolRequest, in numbers) (*mcp.CallToolResult, people, error) {
+	all := make([]person, 0, 100)
+	for id := in.A; id < in.A+100; id++ {
+		all = append(all, makePerson(id))
+	}
+	return nil, people{all}, nil
+}
+
 func addTools(server *mcp.Server) {
 	mcp.AddTool(server, &mcp.Tool{Name: "add", Description: "Add two numbers."}, add)
 	mcp.AddTool(server, &mcp.Tool{Name: "wait", Description: "Add two numbers after a turn of the loop."}, wait)
 	mcp.AddTool(server, &mcp.Tool{Name: "block", Description: "Add two numbers in a thread."}, add)
 	mcp.AddTool(server, &mcp.Tool{Name: "echo", Description: "Give the text back."}, echo)
 	mcp.AddTool(server, &mcp.Tool{Name: "progress", Description: "Tell of n steps, then answer."}, progress)
+	mcp.AddTool(server, &mcp.Tool{Name: "total", Description: "Add two numbers, as a structured result."}, total)
+	mcp.AddTool(server, &mcp.Tool{Name: "user", Description: "Return an object."}, user)
+	mcp.AddTool(server, &mcp.Tool{Name: "users", Description: "Return a list of objects."}, users)
 
 	var grown atomic.Int64
 	grow := func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {

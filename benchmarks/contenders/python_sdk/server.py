@@ -9,8 +9,25 @@ import sys
 import anyio
 import anyio.lowlevel
 from mcp.server.mcpserver import Context, MCPServer
+from pydantic import BaseModel
 
 server = MCPServer("python_sdk", version="1", log_level="WARNING")
+
+
+class User(BaseModel):
+    """An object in a structured result."""
+
+    id: int
+    name: str
+    email: str
+    active: bool
+    tags: list[str]
+
+
+def make_user(id: int) -> User:
+    """Return one of the users."""
+    name = f"user {id}"
+    return User(id=id, name=name, email="user@example.com", active=True, tags=["a"])
 
 
 @server.tool(structured_output=False)
@@ -44,6 +61,24 @@ async def progress(n: int, ctx: Context) -> str:
     for step in range(1, n + 1):
         await ctx.report_progress(step, n)
     return str(n)
+
+
+@server.tool()
+async def total(a: int, b: int) -> int:
+    """Add two numbers, as a structured result."""
+    return a + b
+
+
+@server.tool()
+async def user(a: int, b: int) -> User:
+    """Return an object."""
+    return make_user(a)
+
+
+@server.tool()
+async def users(a: int, b: int) -> list[User]:
+    """Return a list of objects."""
+    return [make_user(id) for id in range(a, a + 100)]
 
 
 @server.tool(structured_output=False)

@@ -19,6 +19,17 @@ const numbers = z.object({ a: z.int(), b: z.int() });
 const words = z.object({ text: z.string() });
 const steps = z.object({ n: z.int() });
 const nothing = z.object({});
+const total = z.object({ result: z.int() });
+const user = z.object({
+  id: z.int(),
+  name: z.string(),
+  email: z.string(),
+  active: z.boolean(),
+  tags: z.array(z.string()),
+});
+const users = z.object({ result: z.array(user) });
+const makeUser = id => ({ id, name: `user ${id}`, email: "user@example.com", active: true, tags: ["a"] });
+const structured = value => ({ content: [{ type: "text", text: JSON.stringify(value) }], structuredContent: value });
 const text = value => ({ content: [{ type: "text", text: String(value) }] });
 const sum = ({ a, b }) => text(a + b);
 const oneMore = { description: "Add two numbers.", inputSchema: numbers };
@@ -57,6 +68,21 @@ function makeServer() {
       }
       return text(n);
     },
+  );
+  server.registerTool(
+    "total",
+    { description: "Add two numbers, as a structured result.", inputSchema: numbers, outputSchema: total },
+    async ({ a, b }) => structured({ result: a + b }),
+  );
+  server.registerTool(
+    "user",
+    { description: "Return an object.", inputSchema: numbers, outputSchema: user },
+    async ({ a }) => structured(makeUser(a)),
+  );
+  server.registerTool(
+    "users",
+    { description: "Return a list of objects.", inputSchema: numbers, outputSchema: users },
+    async ({ a }) => structured({ result: Array.from({ length: 100 }, (_, number) => makeUser(a + number)) }),
   );
   server.registerTool(
     "grow",

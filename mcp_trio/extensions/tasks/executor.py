@@ -40,12 +40,12 @@ from .slots import Slot, Slots
 
 log = logging.getLogger("mcp_trio")
 
-# Seconds for which a process leases a task, and after which it renews the lease.
+# The length of a process's lease of a task, and the time between renewals, in seconds.
 LEASE = 10.0
 RENEW = 3.0
 # Seconds between two attempts to renew leases while the store is away.
 RETRY = 0.5
-# The part of the grace that clients get to see what became of their tasks.
+# The part of the grace period that is left for clients to read their tasks' outcomes.
 LAST_LOOK = 0.4
 
 STOPPED = "The server was stopped before the task was done"
@@ -87,9 +87,9 @@ class Durations(Struct, frozen=True):
 class Executor:
     """The tasks of one server in this process.
 
-    Every task goes through the queue in the store, from which each process takes as
-    many as it has slots. `on_change` is called with each task that has changed. Those
-    in `listened` are looked at again if changes may have been missed.
+    Every task goes through the queue in the store. Each process takes as many tasks
+    from the queue as it has slots. `on_change` is called with each task that has
+    changed. Tasks in `listened` are read again if changes may have been missed.
     """
 
     def __init__(
@@ -362,7 +362,7 @@ class Executor:
     # Running tasks
 
     async def _take_job(self, job: QueuedJob, slot: Slot) -> None:
-        """Run a task from the queue, for which a slot was taken."""
+        """Run a task from the queue in a slot that is already taken."""
         try:
             await self._run_job(job, slot)
         except Exception:  # of this package: a tool's own become the task's error

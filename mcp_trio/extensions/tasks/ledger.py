@@ -1,4 +1,4 @@
-"""The bounds on what one client's tasks may hold."""
+"""Limits on the tasks of one client."""
 
 from collections.abc import Hashable
 from heapq import heappop, heappush

@@ -26,7 +26,7 @@ class StoredPrincipal(Struct):
 
     @classmethod
     def of(cls, principal: Principal | None) -> "StoredPrincipal | None":
-        """Return what is stored of a principal."""
+        """Return the stored form of a principal."""
         if principal is None:
             return None
         return cls(
@@ -74,7 +74,7 @@ class TaskRecord(Struct, omit_defaults=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether the task has come to an end."""
+        """Whether the task has ended."""
         return self.status in TERMINAL
 
     def seconds_left(self) -> float:

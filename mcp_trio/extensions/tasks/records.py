@@ -39,7 +39,7 @@ class TaskRecords:
         await self._store.write(key, _encode(record), ttl=record.ttl, expected=0)
 
     async def read(self, id: str) -> TaskRecord | None:
-        """Return a task, or None if there is none, or no longer."""
+        """Return a task, or None if it does not exist or has expired."""
         found = await self._store.read(self._key(id))
         return None if found is None else _decode(found.value)
 

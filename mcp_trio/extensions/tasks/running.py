@@ -88,8 +88,8 @@ class RunningTask:
     async def all(self, *questions: Question[Any]) -> list[Any]:
         """Ask the client, and wait until it has answered all questions.
 
-        Others may run meanwhile in place of this task. Raises MissingClientCapability
-        and AskFailed.
+        Another task may run in its slot until it is answered. Raises
+        MissingClientCapability and AskFailed.
         """
         for question in questions:
             check_capability(question, self._request)

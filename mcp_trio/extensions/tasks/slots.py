@@ -39,7 +39,7 @@ class Slot:
         self._is_taken = True
 
     def release(self) -> None:
-        """Let another task have the slot. Does nothing if there is none to release."""
+        """Let another task have the slot. Does nothing if the slot is not taken."""
         if self._is_taken:
             self._is_taken = False
             self._slots.give_back()

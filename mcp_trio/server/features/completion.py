@@ -42,8 +42,8 @@ class Completer(Feature):
         is_text = isinstance(found, str)
         if is_text or not all(isinstance(value, str) for value in values):
             raise TypeError(
-                f"a completer returned {found!r}; "
-                "a list of strings or a Completion is wanted"
+                "a completer: expected a list of strings or a Completion, got "
+                f"{found!r}"
             )
         return Completion(
             values[:MAX_VALUES], total, has_more or len(values) > MAX_VALUES

@@ -115,7 +115,7 @@ def listed_name(kind: str, name: object, function: AnyFunction) -> str:
     if isinstance(name, str):
         return name
     if name is not None:
-        raise TypeError(f"@server.{kind}(name) wants a string, not {name!r}")
+        raise TypeError(f"@server.{kind}(name): expected a string, got {name!r}")
     named = peeled(function)
     own_name: str = getattr(named, "__name__", type(named).__name__)
     return own_name

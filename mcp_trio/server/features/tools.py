@@ -56,8 +56,8 @@ class ServerTool(Feature):
         name = listed_name("tool", name, function)
         if not _NAME.fullmatch(name):
             raise ValueError(
-                f"tool name {name!r}: 1 to 128 of the characters "
-                "A-Z a-z 0-9 _ - . are wanted"
+                "server.tool(name): expected 1 to 128 of the characters "
+                f"A-Z a-z 0-9 _ - ., got {name!r}"
             )
         super().__init__(function, "tool", name, input_schema=input_schema)
         self._returned = Returned(

@@ -30,8 +30,7 @@ class UriTemplate:
             )
         if not all(literals[1:-1]):
             raise ValueError(
-                f"resource {template!r}: something fixed is wanted "
-                "between two variables"
+                f"resource {template!r}: expected something fixed between two variables"
             )
         self._within_one_segment = [
             name for name, sign in zip(self.names, signs, strict=True) if not sign

@@ -495,6 +495,6 @@ def _checker(schema: Mapping[str, Any], what: str) -> Callable[[bytes], None]:
     from .jsonschema import Validator
 
     if not isinstance(schema, Mapping):
-        raise ValueError(f"{what} wants a JSON Schema as a dict, not {schema!r}")
+        raise ValueError(f"{what}: expected a JSON Schema as a dict, got {schema!r}")
     validator = Validator(schema, what=what)
     return lambda encoded: validator.check(msgspec.json.decode(encoded))

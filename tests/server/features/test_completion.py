@@ -13,7 +13,7 @@ R = "2025-11-25"
 CITIES = ["Paris", "Prague", "Rome"]
 
 
-def a_server() -> Server:
+def make_completing_server() -> Server:
     server = Server("x")
 
     @server.prompt
@@ -40,7 +40,7 @@ def a_server() -> Server:
 
 
 async def test_what_is_removed_takes_its_completers_along() -> None:
-    server = a_server()
+    server = make_completing_server()
     server.remove_prompt("trip")
     server.remove_resource("city://{name}")
     assert "completions" not in server.features()
@@ -63,7 +63,7 @@ async def complete(
 
 @pytest.mark.parametrize("revision", ALL)
 async def test_a_prompts_argument(revision: str) -> None:
-    async with connect(a_server(), revision) as client:
+    async with connect(make_completing_server(), revision) as client:
         assert await complete(client, "trip", "city", "P") == {
             "values": ["Paris", "Prague"],
             "total": 2,
@@ -73,13 +73,13 @@ async def test_a_prompts_argument(revision: str) -> None:
 
 @pytest.mark.parametrize("revision", ALL)
 async def test_at_most_a_hundred_values_and_how_many_there_are(revision: str) -> None:
-    async with connect(a_server(), revision) as client:
+    async with connect(make_completing_server(), revision) as client:
         found = await complete(client, "trip", "street")
     assert (len(found["values"]), found["total"], found["hasMore"]) == (100, 250, True)
 
 
 async def test_the_other_arguments_are_known() -> None:
-    async with connect(a_server(), R) as client:
+    async with connect(make_completing_server(), R) as client:
         found = await complete(
             client, "trip", "street", context={"arguments": {"city": "Rome"}}
         )
@@ -88,14 +88,14 @@ async def test_the_other_arguments_are_known() -> None:
 
 @pytest.mark.parametrize("revision", ALL)
 async def test_a_variable_of_a_uri(revision: str) -> None:
-    async with connect(a_server(), revision) as client:
+    async with connect(make_completing_server(), revision) as client:
         found = await complete(client, "city://{name}", "name")
     assert found == {"values": [revision], "total": 7, "hasMore": True}
 
 
 @pytest.mark.parametrize("revision", ALL)
 async def test_what_nothing_is_known_of_has_no_completions(revision: str) -> None:
-    async with connect(a_server(), revision) as client:
+    async with connect(make_completing_server(), revision) as client:
         assert (await complete(client, "trip", "unknown"))["values"] == []
 
 
@@ -104,7 +104,7 @@ async def test_what_nothing_is_known_of_has_no_completions(revision: str) -> Non
 async def test_what_does_not_exist_cannot_be_completed(
     revision: str, name: str
 ) -> None:
-    async with connect(a_server(), revision) as client:
+    async with connect(make_completing_server(), revision) as client:
         with pytest.raises(RemoteError) as caught:
             await complete(client, name, "x")
     assert caught.value.code == (
@@ -123,7 +123,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("value", BAD)
-async def test_what_is_no_list_of_texts_never_spoils_the_wire(
+async def test_completions_that_are_not_texts_are_never_sent(
     value: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server("x")

@@ -155,7 +155,7 @@ async def test_nobody_subscribes_to_a_hidden_resource(
         assert heard["params"] == {"uri": "a://hidden"}
 
 
-async def test_a_session_hears_nothing_of_a_resource_that_is_hidden_since(
+async def test_a_session_is_not_told_of_a_resource_that_is_now_hidden(
     server: Server, autojump_clock: Any
 ) -> None:
     async with connect(server, "2025-11-25", principal=SOMEBODY) as client:
@@ -170,7 +170,7 @@ async def test_a_session_hears_nothing_of_a_resource_that_is_hidden_since(
 
 
 @pytest.mark.parametrize("principal", [SOMEBODY, ADMIN])
-async def test_a_listener_hears_of_what_its_principal_may_read(
+async def test_a_listener_is_told_of_what_its_principal_may_read(
     server: Server, principal: Principal, autojump_clock: Any
 ) -> None:
     names = ["a://hidden", "b://hidden/1", "a://open"]

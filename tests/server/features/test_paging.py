@@ -1,4 +1,4 @@
-"""Lists come in the order in which they were filled, in pages where the server wants pages."""
+"""Lists keep the order of registration, and have pages if the server asks for them."""
 
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence

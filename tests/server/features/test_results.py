@@ -1,4 +1,4 @@
-"""What a tool may return, and what becomes of it in each revision."""
+"""What a tool may return, and how each revision sends it."""
 
 import json
 import timeit
@@ -312,74 +312,84 @@ async def test_null_is_a_structured_value(revision: str) -> None:
 
 
 WRONG: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] = [
-    (Text, (5,), {}, "Text(text) wants str, not 5"),
+    (Text, (5,), {}, "Text(text): expected str, got 5"),
     (
         Text,
         ("x",),
         {"annotations": {"priority": 99, "bogus": 1}},
-        "Text(annotations) wants Annotations | None, not {",
+        "Text(annotations): expected Annotations | None, got {",
     ),
-    (Text, ("x",), {"meta": "m"}, "Text(meta) wants dict[str, Any] | None, not 'm'"),
-    (Image, (None, "image/png"), {}, "Image(data) wants str | bytes, not None"),
-    (Image, (b"", None), {}, "Image(mime_type) wants str, not None"),
-    (ResourceLink, ("a://b", None), {}, "ResourceLink(name) wants str, not None"),
+    (
+        Text,
+        ("x",),
+        {"meta": "m"},
+        "Text(meta): expected dict[str, Any] | None, got 'm'",
+    ),
+    (Image, (None, "image/png"), {}, "Image(data): expected str | bytes, got None"),
+    (Image, (b"", None), {}, "Image(mime_type): expected str, got None"),
+    (ResourceLink, ("a://b", None), {}, "ResourceLink(name): expected str, got None"),
     (
         ResourceLink,
         ("a://b", "b"),
         {"size": True},
-        "ResourceLink(size) wants int | None, not True",
+        "ResourceLink(size): expected int | None, got True",
     ),
-    (TextContents, ("a://b", b"text"), {}, "TextContents(text) wants str, not b'text'"),
+    (
+        TextContents,
+        ("a://b", b"text"),
+        {},
+        "TextContents(text): expected str, got b'text'",
+    ),
     (
         TextContents,
         ("a://b", "text"),
         {"mime_type": 4},
-        "TextContents(mime_type) wants str | None, not 4",
+        "TextContents(mime_type): expected str | None, got 4",
     ),
-    (BlobContents, (None, b"blob"), {}, "BlobContents(uri) wants str, not None"),
+    (BlobContents, (None, b"blob"), {}, "BlobContents(uri): expected str, got None"),
     (
         EmbeddedResource,
         ("zz",),
         {},
-        "EmbeddedResource(resource) wants TextContents | BlobContents, not 'zz'",
+        "EmbeddedResource(resource): expected TextContents | BlobContents, got 'zz'",
     ),
     (
         Annotations,
         (["system"],),
         {},
-        "Annotations(audience) wants list[Literal['user', 'assistant']] | None, not",
+        "Annotations(audience): expected list[Literal['user', 'assistant']] | None, got",
     ),
     (
         Annotations,
         (),
         {"priority": 99},
-        "Annotations(priority) wants a number from 0 to 1, not 99",
+        "Annotations(priority): expected a number from 0 to 1, got 99",
     ),
-    (Annotations, (), {"priority": float("nan")}, "from 0 to 1, not nan"),
-    (Icon, ("https://i",), {"theme": "pink"}, "Icon(theme) wants "),
+    (Annotations, (), {"priority": float("nan")}, "from 0 to 1, got nan"),
+    (Icon, ("https://i",), {"theme": "pink"}, "Icon(theme): expected "),
     (
         ToolAnnotations,
         (),
         {"read_only_hint": "yes"},
-        "ToolAnnotations(read_only_hint) wants bool | None, not 'yes'",
+        "ToolAnnotations(read_only_hint): expected bool | None, got 'yes'",
     ),
     (
         PromptMessage,
         ("system", Text("hi")),
         {},
-        "PromptMessage(role) wants Literal['user', 'assistant'], not 'system'",
+        "PromptMessage(role): expected Literal['user', 'assistant'], got 'system'",
     ),
-    (PromptMessage, ("user", "hi"), {}, "PromptMessage(content) wants Text | "),
-    (ToolResult, ("hello",), {}, "ToolResult(content) wants list["),
-    (ToolResult, (["hello"],), {}, "ToolResult(content) wants list["),
+    (PromptMessage, ("user", "hi"), {}, "PromptMessage(content): expected Text | "),
+    (ToolResult, ("hello",), {}, "ToolResult(content): expected list["),
+    (ToolResult, (["hello"],), {}, "ToolResult(content): expected list["),
     (
         PromptResult,
         (["hello"],),
         {},
-        "PromptResult(messages) wants list[PromptMessage], not ['hello']",
+        "PromptResult(messages): expected list[PromptMessage], got ['hello']",
     ),
-    (Completion, ([5],), {}, "Completion(values) wants list[str], not [5]"),
-    (InvalidParams, (5,), {}, "InvalidParams(message) wants str, not 5"),
+    (Completion, ([5],), {}, "Completion(values): expected list[str], got [5]"),
+    (InvalidParams, (5,), {}, "InvalidParams(message): expected str, got 5"),
 ]
 
 
@@ -455,7 +465,7 @@ async def test_what_a_plain_function_returns_to_be_awaited_is_awaited() -> None:
     assert (await got(server)).text == "awaited"
 
 
-async def test_an_empty_list_of_content_is_no_content() -> None:
+async def test_an_empty_list_of_content_is_not_structured() -> None:
     assert "structuredContent" not in await got(returning([], list[Text]))
 
 

@@ -63,7 +63,7 @@ def test_another_dialect_is_refused_and_the_supported_ones_are_listed(draft: Any
         ({"required": "a"}, "$.required"),
     ],
 )
-def test_what_is_no_schema_is_refused_with_its_path(schema: Any, where: str):
+def test_an_invalid_schema_is_refused_with_its_path(schema: Any, where: str):
     assert f"2020-12/schema): {where}: " in refused_at_once(schema)
 
 

@@ -236,12 +236,12 @@ def test_an_argument_that_does_not_fit_is_one_message_with_its_place(
     assert found.startswith("$.x") if reason is None else found == reason
 
 
-def test_a_message_tells_of_at_most_five_problems() -> None:
+def test_a_message_names_at_most_five_problems() -> None:
     reason = refusal(list[int] | list[Person], "[{},{},{},{},{},{},{}]")
     assert reason.endswith("; and 9 more")
 
 
-def test_a_missing_or_unknown_argument_is_told_as_ever() -> None:
+def test_a_missing_or_unknown_argument_is_reported_as_for_other_types() -> None:
     parameters = parameters_of(Person)
     with pytest.raises(InvalidArguments, match="Missing required argument: x"):
         parameters.decode(b"{}")
@@ -267,7 +267,7 @@ def test_pydantic_makes_the_schema() -> None:
     assert schema["required"] == ["x"]
 
 
-def test_descriptions_come_from_the_docstring_too() -> None:
+def test_descriptions_are_also_read_from_the_docstring() -> None:
     def function(person: Person, size: Annotated[int, Field(description="Ours")]): ...  # type: ignore[no-untyped-def]
 
     function.__doc__ = """Do it.

@@ -301,7 +301,7 @@ def test_literals_within_classes_keep_their_order():
     ] == ["western", "drama"]
 
 
-def test_tagged_structs_are_told_apart_by_their_tags():
+def test_tagged_structs_are_distinguished_by_their_tags():
     def function(pet: Union[Cat, Dog]): ...
 
     parameters = Parameters(function)
@@ -441,7 +441,7 @@ def test_arguments_that_are_nested_too_deep_are_refused():
         b'{"a":1}{}',
     ],
 )
-def test_what_is_no_json_is_refused(raw: bytes):
+def test_invalid_json_is_refused(raw: bytes):
     def function(a): ...
 
     assert refusal(function, raw).startswith("$: ")
@@ -698,7 +698,7 @@ def test_a_schema_written_by_hand_is_checked(raw: bytes, reason: str):
     assert refusal(function, raw, input_schema=BY_HAND) == reason
 
 
-def test_kwargs_alone_take_all_that_a_schema_allows():
+def test_only_kwargs_take_everything_that_a_schema_allows():
     def function(**arguments): ...
 
     parameters = Parameters(function, input_schema=BY_HAND)
@@ -794,13 +794,6 @@ def test_the_top_of_an_output_schema_is_written_out():
     assert "Tree" in recursive["$defs"]
 
 
-def checked(returned: Returned, value: Any) -> Any:
-    """The value as a client gets it."""
-    encoded = returned.encode(value)
-    returned.check(encoded)
-    return msgspec.json.decode(encoded)
-
-
 def test_structured_output_is_checked_as_it_will_be_on_the_wire():
     assert output_of(returning(Point), Point(1)) == {"x": 1, "y": 0, "tags": []}
     assert output_of(returning(Point), {"x": 1.0}) == {"x": 1.0}
@@ -844,7 +837,7 @@ def test_a_return_type_without_json_form_is_refused():
         Returned(returning(socket.socket))
 
 
-def test_a_hand_written_schema_alone_needs_jsonschema():
+def test_only_a_hand_written_schema_needs_jsonschema():
     import subprocess
     import sys
 

@@ -125,7 +125,7 @@ def test_a_value_that_is_not_a_string_is_taken_too() -> None:
         parameters_of(str).decode(b'{"x":5}')
 
 
-def test_missing_and_unknown_arguments_are_told_as_ever() -> None:
+def test_missing_and_unknown_arguments_are_reported_as_for_other_types() -> None:
     with pytest.raises(InvalidArguments, match="Missing required argument: x"):
         parameters_of(int).decode(b"{}")
     with pytest.raises(InvalidArguments, match="Unknown argument: y"):

@@ -1,4 +1,4 @@
-"""What a client finds that comes back for the reply to a call it has cancelled."""
+"""What a client gets that resumes the stream of a call it has cancelled."""
 
 import json
 

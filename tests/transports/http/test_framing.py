@@ -1,4 +1,4 @@
-"""HTTP/1.1 itself: where a request ends, what is too much, what is not let pass."""
+"""HTTP/1.1: where a request ends, and which requests are refused."""
 
 import json
 
@@ -79,7 +79,7 @@ async def test_bad_framing_is_refused_and_nothing_after_it_is_read(data: bytes) 
         assert (await there.send("GET", "/healthz")).status == 200
 
 
-async def test_bytes_may_come_one_by_one() -> None:
+async def test_bytes_may_arrive_one_by_one() -> None:
     async with site(make_server()) as there, there.wire() as wire:
         for byte in post():
             await wire.send(bytes([byte]))
@@ -161,7 +161,7 @@ async def test_a_body_that_waits_for_a_word_gets_one() -> None:
         assert (await wire.response()).status == 200
 
 
-async def test_a_body_that_is_not_wanted_is_not_asked_for() -> None:
+async def test_a_body_that_will_be_refused_is_not_asked_for() -> None:
     async with site(make_server()) as there:
         refused = post(Expect="100-continue", Host="evil.example").removesuffix(BODY)
         assert await answered(there, refused) == (421, True)

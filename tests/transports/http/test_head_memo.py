@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_trio.transports.http.head_memo import HeadMemo
+from mcp_trio.transports.http.head_memo import _MAX_HEAD, HeadMemo
 from mcp_trio.transports.http.messages import Head, Parsed, Reply, refusal
 from mcp_trio.transports.http.parser import RequestParser
 
@@ -35,6 +35,10 @@ def test_the_same_head_is_recognized_with_a_body_of_any_size(body: bytes) -> Non
     assert request.body == body
     assert request.headers[b"content-length"] == b"%d" % len(body)
     assert request.headers[b"x-last"] == b"1"
+
+
+def test_a_new_memo_recognizes_nothing() -> None:
+    assert HeadMemo().recall(post(b"ab")) is None
 
 
 def test_requests_that_were_recognized_do_not_share_their_length() -> None:
@@ -105,3 +109,32 @@ def test_a_header_that_only_looks_like_a_length_is_compared() -> None:
     assert (
         recalled(memo, post(b"abc", start=start)).headers[b"x-content-length"] == b"2"
     )
+
+
+@pytest.mark.parametrize(("more", "is_remembered"), [(0, True), (1, False)])
+def test_a_large_head_is_not_remembered(more: int, is_remembered: bool) -> None:
+    size = len(post(b"", start=START + b"X-Pad: \r\n"))
+    padding = b"a" * (_MAX_HEAD - size + more)
+    data = post(b"", start=START + b"X-Pad: " + padding + b"\r\n")
+    recalled_request = memo_after(data).recall(data)
+    assert (recalled_request is not None) is is_remembered
+
+
+def test_a_body_that_looks_like_the_last_request_is_a_body() -> None:
+    inner = post(b"ab")
+    outer = post(inner)
+    parser = RequestParser(lambda head: None, "127.0.0.1")
+    parser.feed(inner)
+    parser.feed(outer[: -len(inner)])
+    parser.feed(inner)
+    assert [request.body for request in parser.requests] == [b"ab", inner]
+
+
+def test_the_end_of_a_head_is_not_remembered_as_a_head() -> None:
+    data = post(b"ab")
+    parser = RequestParser(lambda head: None, "127.0.0.1")
+    parser.feed(data[:10])
+    parser.feed(data[10:])
+    assert not parser.failed
+    parser.feed(data[10:])
+    assert parser.failed

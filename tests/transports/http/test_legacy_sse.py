@@ -22,7 +22,7 @@ from tests.support.oracle import Oracle
 
 
 async def opened(wire: Wire, version: str) -> tuple[EventParser, str]:
-    """A stream on which a session is open: what parses it, and where to post to."""
+    """An open session: the parser of its stream, and the URL to post to."""
     parser = EventParser()
     await wire.send(request("GET", "/sse", {"Accept": "text/event-stream"}))
     assert (await wire.head()).headers["content-type"] == "text/event-stream"
@@ -40,7 +40,7 @@ OPENING = {"capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 
 
 @pytest.mark.parametrize("version", ["2024-10-07", "2024-11-05"])
-async def test_replies_come_on_the_stream(version: str) -> None:
+async def test_replies_are_sent_on_the_stream(version: str) -> None:
     oracle = Oracle(version)
     async with site(make_server()) as there, there.wire() as wire:
         parser, path = await opened(wire, version)
@@ -63,7 +63,7 @@ async def test_bad_messages_are_answered_on_the_stream() -> None:
         assert json.loads((await wire.event(parser)).data)["error"]["code"] == -32700
 
 
-async def test_who_is_gone_while_a_stream_is_written_to_is_no_line_in_the_log(
+async def test_a_client_that_leaves_while_its_stream_is_written_is_not_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server, streams = make_server(), list[trio.SocketStream]()
@@ -100,7 +100,7 @@ async def test_who_is_gone_while_a_stream_is_written_to_is_no_line_in_the_log(
     assert caplog.records == []
 
 
-async def test_a_stream_that_is_not_there_is_not_found() -> None:
+async def test_an_unknown_stream_is_404() -> None:
     async with site(make_server()) as there:
         async with there.wire() as wire:
             _, path = await opened(wire, "2024-11-05")

@@ -1,4 +1,4 @@
-"""What sessions and refusals cost a process, and that it gets the memory back."""
+"""The memory of sessions and refusals, and that it is freed."""
 
 from __future__ import annotations
 

@@ -146,6 +146,7 @@ def test_a_label_with_quotes_is_escaped() -> None:
     assert metrics.labels(tool='a"b\\c\nd') == '{tool="a\\"b\\\\c\\nd"}'
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(
     shutil.which("promtool") is None, reason="promtool is not installed"
 )

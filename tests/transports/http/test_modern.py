@@ -1,4 +1,4 @@
-"""2026-07-28 over HTTP: no session, headers that say what the body says, and closing is cancelling."""
+"""2026-07-28 over HTTP: headers match the body, and disconnecting cancels."""
 
 import base64
 import json
@@ -151,7 +151,7 @@ async def test_notifications_are_taken_and_responses_are_not() -> None:
         ).status == 400
 
 
-async def test_streams_have_no_ids_to_come_back_to() -> None:
+async def test_streams_have_no_ids_to_resume_from() -> None:
     async with site(make_server()) as there:
         response = await there.modern(
             "tools/call", {"name": "steps", "_meta": {"progressToken": 1}}
@@ -195,7 +195,7 @@ MIRRORED = {
         ({}, {"Mcp-Param-Other": "x"}, 200),
     ],
 )
-async def test_arguments_that_come_in_headers_too(
+async def test_mirrored_arguments_must_match_their_headers(
     arguments: object, headers: dict[str, str], status: int
 ) -> None:
     server = Server("there")

@@ -1,4 +1,4 @@
-"""A head that came before is known again: what is read must be what would be read without that."""
+"""A repeated head is recognized, and its request read like the first one."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def chunked(body: bytes) -> bytes:
 
 
 def read(pieces: list[bytes], *, forgetful: bool = False) -> list[Any]:
-    """What was read of each request, and how it ended."""
+    """Return what was read of each request, and how it ended."""
     parser = RequestParser(admit, "127.0.0.1")
     for piece in pieces:
         if forgetful:
@@ -109,7 +109,7 @@ def test_the_same_head_with_any_body(body: bytes) -> None:
 
 
 def test_what_follows_a_body_belongs_to_the_next_request() -> None:
-    """Empty lines before a request are passed over; they are no part of the head before."""
+    """Empty lines before a request are skipped. They do not belong to the last head."""
     first, second = sized(b"ab") + b"\r\n", sized(b"ab") + b"xy"
     assert read([first, second]) == read([first, second], forgetful=True)
 

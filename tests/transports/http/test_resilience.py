@@ -1,4 +1,4 @@
-"""Processes that die, processes that stand in for one another, and tools that block while others are answered."""
+"""Processes that die, processes that replace others, and tools that block."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ async def test_another_process_checks_what_a_state_is_for(file: Path) -> None:
         assert "belongs to another request" in refused.json["error"]["message"]
 
 
-async def test_a_session_ends_with_its_process_and_the_client_is_told_to_open_another(
+async def test_a_session_ends_with_its_process_and_the_client_has_to_open_another(
     file: Path,
 ) -> None:
     async with started(file) as one:

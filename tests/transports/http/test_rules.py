@@ -1,5 +1,7 @@
 """The rules of the MCP endpoint, without a network."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -12,7 +14,9 @@ from mcp_trio.transports.http.rules import (
     Guard,
     Routes,
     accepted,
+    bare,
     check_arguments,
+    check_request,
     header_text,
     is_json,
     preflight,
@@ -62,7 +66,7 @@ def test_the_host_of_a_whole_url_replaces_the_header() -> None:
     assert Guard().check(absolute).status == 421
 
 
-# Who may come in
+# Which requests are accepted
 
 
 @pytest.mark.parametrize(
@@ -158,18 +162,18 @@ def test_a_page_on_loopback_may_not_use_a_public_name() -> None:
     )
 
 
-def test_node_is_no_browser() -> None:
+def test_node_is_not_treated_as_a_browser() -> None:
     assert status(Guard(), host="localhost", sec_fetch_mode="cors") == 200
 
 
-def test_only_allowed_origins_are_told_that_they_may_read() -> None:
+def test_only_allowed_origins_get_permission_to_read() -> None:
     guard = Guard(allowed_origins=["https://app.example"])
     told = dict(guard.cors(head(host="localhost", origin="https://app.example")))
     assert told[b"Access-Control-Allow-Origin"] == b"https://app.example"
     assert guard.cors(head(host="localhost", origin="https://evil.example")) == ()
 
 
-def test_a_preflight_echoes_the_mirrored_arguments_alone() -> None:
+def test_a_preflight_echoes_only_the_headers_of_mirrored_arguments() -> None:
     asked = head(access_control_request_headers="mcp-param-region, x-evil")
     allowed = dict(preflight(asked).headers)[b"Access-Control-Allow-Headers"].split(
         b", "
@@ -304,8 +308,87 @@ def test_values_that_are_null_or_absent_have_no_header() -> None:
         ({"deep": {"n": 42}}, {"mcp_param_n": "4_2"}),
         ({"on": True}, {"mcp_param_on": "True"}),
         ({"on": 1}, {"mcp_param_on": "true"}),
+        # The header says "hi", not what it looks like.
+        ({"region": "=?base64?aGk=?="}, {"mcp_param_region": "=?base64?aGk=?="}),
     ],
 )
 def test_mismatches(arguments: object, headers: dict[str, str]) -> None:
     with pytest.raises(HeaderMismatch):
         check(arguments, **headers)
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("localhost", "localhost"),
+        ("localhost:80", "localhost"),
+        ("localhost:", "localhost"),
+        ("[::1]:80", "::1"),
+        ("[::1]", "::1"),
+        ("", ""),
+        (":80", ""),
+        ("[::1]x", "[::1]x"),
+        ("::1", "::1"),
+        ("a:b", "a:b"),
+    ],
+)
+def test_a_host_is_taken_out_of_its_port_and_brackets(host: str, name: str) -> None:
+    assert bare(host) == name
+
+
+@pytest.mark.parametrize(
+    ("accept", "prefers_stream"),
+    [
+        ("text/event-stream", True),
+        ("text/event-stream, application/json", True),
+        ("text/event-stream, */*", True),
+        ("application/json, text/event-stream", False),
+        ("application/json", False),
+        ("*/*", False),
+        ("*/*, text/event-stream", True),
+        ("text/event-stream;q=0, application/json", False),
+    ],
+)
+def test_a_client_that_names_the_stream_first_prefers_it(
+    accept: str, prefers_stream: bool
+) -> None:
+    assert accepted({b"accept": accept.encode()}).prefers_stream is prefers_stream
+
+
+JSON = "application/json"
+STREAM = "text/event-stream"
+
+
+@pytest.mark.parametrize(
+    ("method", "route", "headers", "expected"),
+    [
+        (b"POST", "mcp", {"content_type": JSON}, None),
+        (b"POST", "mcp", {"content_type": JSON, "accept": JSON}, None),
+        (b"POST", "mcp", {"content_type": JSON, "accept": STREAM}, None),
+        (b"POST", "mcp", {"content_type": JSON, "accept": "text/html"}, 406),
+        (b"POST", "mcp", {"content_type": "text/plain"}, 415),
+        (b"POST", "mcp", {}, 415),
+        (b"POST", "messages", {"content_type": JSON, "accept": "text/html"}, None),
+        (b"POST", "messages", {"content_type": "text/plain"}, 415),
+        (b"GET", "mcp", {"accept": STREAM}, None),
+        (b"GET", "mcp", {"accept": JSON}, 406),
+        (b"GET", "sse", {"accept": STREAM}, None),
+        (b"GET", "sse", {"accept": JSON}, 406),
+        (b"GET", "health", {"accept": JSON}, None),
+        (b"GET", "metrics", {"accept": JSON}, None),
+        (b"DELETE", "mcp", {"accept": JSON}, None),
+        (b"PUT", "mcp", {}, 405),
+        (b"POST", "sse", {"content_type": JSON}, 405),
+        (b"GET", "messages", {}, 405),
+        (b"POST", "health", {"content_type": JSON}, 405),
+        (b"HEAD", "health", {}, None),
+    ],
+)
+def test_method_and_types_have_to_fit_the_route(
+    method: bytes, route: str, headers: dict[str, Any], expected: int | None
+) -> None:
+    request = head(**headers)
+    request.method = method
+    request.route = route
+    refused = check_request(request)
+    assert (None if refused is None else refused.status) == expected

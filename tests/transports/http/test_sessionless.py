@@ -1,4 +1,4 @@
-"""The older revisions over HTTP without a session: a request that says its revision in its head needs no opening."""
+"""Older revisions over HTTP without a session: the header names the revision."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Sessions over HTTP: opened, found, ended, bounded; streams, and coming back to them; asking and answering."""
+"""Sessions over HTTP: their lifetime, streams, resumption, and questions."""
 
 import json
 
@@ -57,7 +57,7 @@ async def test_a_session_from_its_opening_to_its_end(version: str) -> None:
         assert (await there.send("DELETE", "/mcp", session)).status == 404
 
 
-async def test_an_id_is_wanted_and_has_to_be_known() -> None:
+async def test_a_session_id_is_required_and_must_be_known() -> None:
     async with site(make_server()) as there:
         missing = await there.post(message("ping"))
         assert missing.status == 400
@@ -86,7 +86,7 @@ async def test_the_version_is_the_one_agreed_on(
         assert (await there.post(message("ping"), headers)).status == status
 
 
-async def test_errors_of_requests_are_200_and_what_is_no_request_is_400() -> None:
+async def test_errors_of_requests_are_200_and_invalid_requests_are_400() -> None:
     async with site(make_server()) as there:
         session = await there.open_session()
         assert (await there.post(message("nosuch"), session)).status == 200
@@ -161,7 +161,7 @@ async def test_a_reply_is_a_stream_when_there_is_something_to_say_before(
         assert (b"id: " in response.body) == (version in RESUMING)
 
 
-async def test_who_takes_no_stream_gets_the_reply_alone() -> None:
+async def test_a_client_that_accepts_no_stream_gets_only_the_reply() -> None:
     async with site(make_server()) as there:
         session = {**await there.open_session(), "Accept": "application/json"}
         response = await there.post(
@@ -179,7 +179,7 @@ ACCEPT = [
 
 
 @pytest.mark.parametrize("accept", ACCEPT)
-async def test_who_would_rather_have_a_stream_gets_one(accept: str) -> None:
+async def test_a_client_that_prefers_a_stream_gets_one(accept: str) -> None:
     async with site(make_server()) as there:
         session = {**await there.open_session("2025-06-18"), "Accept": accept}
         for tool in ({"name": "add", "arguments": {"a": 1, "b": 2}}, {"name": "steps"}):
@@ -190,7 +190,7 @@ async def test_who_would_rather_have_a_stream_gets_one(accept: str) -> None:
         ] == "application/json"
 
 
-async def test_announcements_come_on_the_stream_of_get() -> None:
+async def test_announcements_are_sent_on_the_get_stream() -> None:
     async with site(make_server()) as there:
         session = await there.open_session()
         async with there.wire() as wire:
@@ -204,7 +204,7 @@ async def test_announcements_come_on_the_stream_of_get() -> None:
             )
 
 
-async def test_of_two_streams_of_get_one_hears_and_the_other_takes_over() -> None:
+async def test_only_one_of_two_get_streams_is_used_and_the_other_takes_over() -> None:
     async with site(make_server()) as there:
         session = await there.open_session("2025-06-18")
         async with there.wire() as first:
@@ -223,7 +223,7 @@ async def test_of_two_streams_of_get_one_hears_and_the_other_takes_over() -> Non
 
 
 @pytest.mark.parametrize("version", RESUMING)
-async def test_who_was_cut_off_comes_back_for_the_rest(version: str) -> None:
+async def test_a_client_that_was_cut_off_resumes_its_stream(version: str) -> None:
     signals = Signals()
     async with site(make_server(signals)) as there:
         session = await there.open_session(version)
@@ -462,9 +462,7 @@ async def test_history_is_bounded_and_its_last_event_is_kept() -> None:
     assert await stream.take(reader) == b""
 
 
-async def test_a_stream_whose_client_does_not_read_makes_those_wait_who_fill_it() -> (
-    None
-):
+async def test_a_stream_whose_client_does_not_read_makes_its_writers_wait() -> None:
     stream = EventStream(b"1")
     reader = object()
     stream.attach(reader)

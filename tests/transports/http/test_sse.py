@@ -1,4 +1,4 @@
-"""Server-sent events: written as they are read, whatever way the bytes come."""
+"""Server-sent events are parsed as they were written, however the bytes arrive."""
 
 import pytest
 from hypothesis import given
@@ -28,7 +28,7 @@ def test_a_priming_event_says_where_it_is_and_nothing_else() -> None:
     assert parser.last_id == "7-3"
 
 
-def test_retry_is_heard_and_nonsense_is_not() -> None:
+def test_a_valid_retry_is_kept_and_an_invalid_one_ignored() -> None:
     parser = EventParser()
     parser.feed(sse.encode_retry(500) + b"retry: soon\n\n")
     assert parser.retry == 500

@@ -1,4 +1,4 @@
-"""The metadata that a client of the older transport, HTTP+SSE, is sent to for a token."""
+"""The metadata of protected resources for clients of HTTP+SSE."""
 
 import pytest
 
@@ -61,6 +61,6 @@ async def test_behind_a_proxy_the_url_is_beside_that_of_the_endpoint(
         assert metadata.json["resource"] == sse
 
 
-async def test_without_access_there_is_no_metadata() -> None:
+async def test_without_access_control_the_metadata_of_sse_is_not_found() -> None:
     async with guarded(make_server(access=None), token=None) as there:
         assert (await there.send("GET", f"{WELL_KNOWN}/sse")).status == 404

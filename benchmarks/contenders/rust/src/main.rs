@@ -7,7 +7,7 @@ use std::{
 };
 
 use rmcp::{
-    ErrorData, RoleServer, ServerHandler, ServiceExt,
+    ErrorData, Json, RoleServer, ServerHandler, ServiceExt,
     handler::server::{
         router::tool::{ToolRoute, ToolRouter},
         tool::ToolCallContext,
@@ -24,7 +24,7 @@ use rmcp::{
         },
     },
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 #[derive(Deserialize, schemars::JsonSchema)]
@@ -41,6 +41,35 @@ struct Words {
 #[derive(Deserialize, schemars::JsonSchema)]
 struct Steps {
     n: u32,
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct Total {
+    result: i64,
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct User {
+    id: i64,
+    name: String,
+    email: String,
+    active: bool,
+    tags: Vec<String>,
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct Users {
+    result: Vec<User>,
+}
+
+fn make_user(id: i64) -> User {
+    User {
+        id,
+        name: format!("user {id}"),
+        email: "user@example.com".into(),
+        active: true,
+        tags: vec!["a".into()],
+    }
 }
 
 /// What all sessions share: the tools, which can grow, and the news that they have.
@@ -90,6 +119,23 @@ impl Contender {
     #[tool(description = "Give the text back.")]
     async fn echo(&self, Parameters(Words { text }): Parameters<Words>) -> String {
         text
+    }
+
+    #[tool(description = "Add two numbers, as a structured result.")]
+    async fn total(&self, Parameters(Numbers { a, b }): Parameters<Numbers>) -> Json<Total> {
+        Json(Total { result: a + b })
+    }
+
+    #[tool(description = "Return an object.")]
+    async fn user(&self, Parameters(Numbers { a, .. }): Parameters<Numbers>) -> Json<User> {
+        Json(make_user(a))
+    }
+
+    #[tool(description = "Return a list of objects.")]
+    async fn users(&self, Parameters(Numbers { a, .. }): Parameters<Numbers>) -> Json<Users> {
+        Json(Users {
+            result: (a..a + 100).map(make_user).collect(),
+        })
     }
 
     #[tool(description = "Tell of n steps, then answer.")]

@@ -1,0 +1,293 @@
+"""The operations of a store as messages between two processes.
+
+A frame is four bytes with the length of what follows: a `StoreCall` from a worker, or a
+`Reply` from its parent, in MessagePack.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, TypeAlias
+
+import msgspec
+from msgspec import Raw, Struct
+
+from ..server.limits import Rate
+from .base import Lease, LogPage, QueuedJob, Record, Store
+
+# Nothing that a store keeps is as large.
+MAX_FRAME = 256 * 2**20
+_LENGTH_SIZE = 4
+
+# What a reply says.
+DONE = 0
+LEASE_LOST = 1
+MESSAGES = 2  # for a subscription, again and again
+
+
+class Operation(Struct, array_like=True, tag=True):
+    """One operation. Subclasses have the arguments of the method of that name."""
+
+    # What `run` returns.
+    result: ClassVar[Any] = None
+
+    async def run(self, store: Store) -> object:
+        """Carry it out."""
+        raise NotImplementedError
+
+
+class Read(Operation):
+    """`Store.read`."""
+
+    result: ClassVar = Record | None
+    key: str
+
+    async def run(self, store: Store) -> Record | None:
+        """Carry it out."""
+        return await store.read(self.key)
+
+
+class Write(Operation):
+    """`Store.write`."""
+
+    result: ClassVar = int | None
+    key: str
+    value: bytes
+    ttl: float | None
+    expected: int | None
+    lease: Lease | None
+
+    async def run(self, store: Store) -> int | None:
+        """Carry it out."""
+        return await store.write(
+            self.key,
+            self.value,
+            ttl=self.ttl,
+            expected=self.expected,
+            lease=self.lease,
+        )
+
+
+class Delete(Operation):
+    """`Store.delete`."""
+
+    key: str
+
+    async def run(self, store: Store) -> None:
+        """Carry it out."""
+        await store.delete(self.key)
+
+
+class Append(Operation):
+    """`Store.append`."""
+
+    result: ClassVar = int
+    log: str
+    data: bytes
+    entries: int
+    size: int
+    ttl: float
+
+    async def run(self, store: Store) -> int:
+        """Carry it out."""
+        return await store.append(
+            self.log, self.data, entries=self.entries, size=self.size, ttl=self.ttl
+        )
+
+
+class ReadLog(Operation):
+    """`Store.read_log`."""
+
+    result: ClassVar = LogPage
+    log: str
+    after: int
+
+    async def run(self, store: Store) -> LogPage:
+        """Carry it out."""
+        return await store.read_log(self.log, self.after)
+
+
+class Publish(Operation):
+    """`Store.publish`."""
+
+    channel: str
+    message: bytes
+
+    async def run(self, store: Store) -> None:
+        """Carry it out."""
+        await store.publish(self.channel, self.message)
+
+
+class Subscribe(Operation):
+    """`Store.subscribe`, until it is cancelled."""
+
+    channels: list[str]
+
+
+class Take(Operation):
+    """`Store.take`."""
+
+    result: ClassVar = float
+    bucket: str
+    rate: Rate
+
+    async def run(self, store: Store) -> float:
+        """Carry it out."""
+        return await store.take(self.bucket, self.rate)
+
+
+class Acquire(Operation):
+    """`Store.acquire`."""
+
+    result: ClassVar = Lease | None
+    key: str
+    seconds: float
+
+    async def run(self, store: Store) -> Lease | None:
+        """Carry it out."""
+        return await store.acquire(self.key, self.seconds)
+
+
+class Renew(Operation):
+    """`Store.renew`."""
+
+    lease: Lease
+    seconds: float
+
+    async def run(self, store: Store) -> None:
+        """Carry it out."""
+        await store.renew(self.lease, self.seconds)
+
+
+class Release(Operation):
+    """`Store.release`."""
+
+    lease: Lease
+
+    async def run(self, store: Store) -> None:
+        """Carry it out."""
+        await store.release(self.lease)
+
+
+class Push(Operation):
+    """`Store.push`."""
+
+    result: ClassVar = QueuedJob | None
+    queue: str
+    data: bytes
+    hold: float | None
+
+    async def run(self, store: Store) -> QueuedJob | None:
+        """Carry it out."""
+        return await store.push(self.queue, self.data, hold=self.hold)
+
+
+class Pull(Operation):
+    """`Store.pull`, which waits. The result is None if it was cancelled."""
+
+    result: ClassVar = QueuedJob | None
+    queue: str
+    seconds: float
+
+    async def run(self, store: Store) -> QueuedJob:
+        """Carry it out."""
+        return await store.pull(self.queue, self.seconds)
+
+
+class Done(Operation):
+    """`Store.done`."""
+
+    job: QueuedJob
+
+    async def run(self, store: Store) -> None:
+        """Carry it out."""
+        await store.done(self.job)
+
+
+class GiveBack(Operation):
+    """`Store.give_back`."""
+
+    job: QueuedJob
+
+    async def run(self, store: Store) -> None:
+        """Carry it out."""
+        await store.give_back(self.job)
+
+
+class Cancel(Operation):
+    """End the call with this number. It has no reply."""
+
+    call: int
+
+
+AnyOperation: TypeAlias = (
+    Read
+    | Write
+    | Delete
+    | Append
+    | ReadLog
+    | Publish
+    | Subscribe
+    | Take
+    | Acquire
+    | Renew
+    | Release
+    | Push
+    | Pull
+    | Done
+    | GiveBack
+    | Cancel
+)
+
+
+class StoreCall(Struct, array_like=True):
+    """An operation with the number that its replies have."""
+
+    number: int
+    operation: AnyOperation
+
+
+class StoreReply(Struct, array_like=True):
+    """What became of a call: the result, the key of a lease, or messages."""
+
+    number: int
+    kind: int
+    value: Raw
+
+
+_encode = msgspec.msgpack.Encoder().encode
+decode_call = msgspec.msgpack.Decoder(StoreCall).decode
+decode_reply = msgspec.msgpack.Decoder(StoreReply).decode
+
+
+def encode_frame(message: object) -> bytes:
+    """Return a message as a frame."""
+    data = _encode(message)
+    return len(data).to_bytes(_LENGTH_SIZE, "big") + data
+
+
+def encode_reply(number: int, kind: int, value: object) -> bytes:
+    """Return a reply as a frame."""
+    return encode_frame(StoreReply(number, kind, Raw(_encode(value))))
+
+
+class FrameReader:
+    """Takes frames out of the bytes that arrive."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the frames that are complete now. Raises ValueError."""
+        buffer = self._buffer
+        buffer += data
+        frames = []
+        while len(buffer) >= _LENGTH_SIZE:
+            length = int.from_bytes(buffer[:_LENGTH_SIZE], "big")
+            if length > MAX_FRAME:
+                raise ValueError(f"a frame of {length:,} bytes")
+            end = _LENGTH_SIZE + length
+            if len(buffer) < end:
+                break
+            frames.append(bytes(buffer[_LENGTH_SIZE:end]))
+            del buffer[:end]
+        return frames

@@ -1,0 +1,47 @@
+"""Decoding messages: which are refused, which in silence, and how errors are explained."""
+
+import pytest
+
+from mcp_trio.protocol.jsonrpc import (
+    MAX_BATCH,
+    BadMessage,
+    decode,
+    decode_batch,
+    explain,
+)
+
+
+def test_a_batch_of_the_largest_size_is_split() -> None:
+    batch = b"[" + b",".join([b"{}"] * MAX_BATCH) + b"]"
+    assert decode_batch(batch) == [b"{}"] * MAX_BATCH
+
+
+def test_a_batch_with_one_message_more_is_refused() -> None:
+    batch = b"[" + b",".join([b"{}"] * (MAX_BATCH + 1)) + b"]"
+    with pytest.raises(BadMessage) as refused:
+        decode_batch(batch)
+    assert str(refused.value.error.message).startswith("Invalid request: a batch of")
+
+
+@pytest.mark.parametrize(
+    ("data", "is_silent"),
+    [
+        (b'{"jsonrpc":"1.0","method":"x"}', False),
+        (b'{"method":"x"}', False),
+        (b'{"jsonrpc":"2.0","method":5}', False),
+        (b'{"jsonrpc":"1.0","method":"x","id":1}', False),
+        # The last of two equal keys counts, so this is a notification.
+        (b'{"jsonrpc":"1.0","jsonrpc":"2.0","method":"x"}', True),
+        (b'{"jsonrpc":"1.0","error":{}}', True),
+    ],
+)
+def test_an_invalid_notification_of_json_rpc_2_is_not_answered(
+    data: bytes, is_silent: bool
+) -> None:
+    with pytest.raises(BadMessage) as refused:
+        decode(data)
+    assert refused.value.silent is is_silent
+
+
+def test_nesting_that_is_too_deep_is_explained() -> None:
+    assert explain(RecursionError(), "$.a") == "$.a: nested too deep"
