@@ -195,6 +195,7 @@ class Server(app.Server[StateT]):
         stateless: bool = False,
         tls: tuple[str, str] | None = None,
         public_url: str | None = None,
+        trusted_proxies: Iterable[str] = (),
         task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Serve on any number of transports, until the input ends or a signal arrives.
@@ -212,8 +213,10 @@ class Server(app.Server[StateT]):
         machine; `cors` allows every origin. `tls` is the file of a certificate and the
         file of its key. Behind a proxy, `public_url` is the endpoint's URL for clients,
         such as https://mcp.example.org/mcp: its host is accepted, and clients that need
-        a token are told to get one for this URL. `http_engine` is "native" or
-        "hypercorn", which has HTTP/2.
+        a token are told to get one for this URL. `trusted_proxies` are the networks of
+        proxies, such as 10.0.0.0/8, that say by X-Forwarded-For who their clients are;
+        without them, all clients of a proxy share its address. `http_engine` is
+        "native" or "hypercorn", which has HTTP/2.
 
         With `stateless` there are no sessions over HTTP, in any revision, so every
         process can serve every request. WebSocket is as ever.
@@ -234,6 +237,7 @@ class Server(app.Server[StateT]):
             stateless=stateless,
             tls=tls,
             public_url=public_url,
+            trusted_proxies=trusted_proxies,
             task_status=task_status,
         )
 
@@ -245,6 +249,7 @@ class Server(app.Server[StateT]):
         allowed_origins: Iterable[str] = (),
         cors: bool = False,
         public_url: str | None = None,
+        trusted_proxies: Iterable[str] = (),
         stateless: bool = False,
     ) -> "Application":
         """Return an ASGI 3 application that serves what `serve` serves over HTTP.
@@ -261,6 +266,7 @@ class Server(app.Server[StateT]):
             allowed_origins=allowed_origins,
             cors=cors,
             public_url=public_url,
+            trusted_proxies=trusted_proxies,
             stateless=stateless,
         )
         return Application(self, settings)
@@ -316,6 +322,7 @@ async def serve(
     stateless: bool = False,
     tls: tuple[str, str] | None = None,
     public_url: str | None = None,
+    trusted_proxies: Iterable[str] = (),
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve a server; the options are those of `Server.serve`."""
@@ -335,6 +342,7 @@ async def serve(
         stateless=stateless,
         tls=tls,
         public_url=public_url,
+        trusted_proxies=trusted_proxies,
     )
     places = _Places(stdio, http, ws, console, http_engine, settings)
     await _run_until_stopped(

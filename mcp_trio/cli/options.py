@@ -6,6 +6,7 @@ import argparse
 import errno
 import math
 import os
+import re
 import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -94,6 +95,19 @@ def checked_by(read: Callable[[str], object]) -> Callable[[str], str]:
 
 address = checked_by(parse_address)
 rate = checked_by(read_rate)
+
+
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+
+
+def memory_size(text: str) -> int:
+    """Parse a number of bytes, such as 256M."""
+    found = re.fullmatch(r"([1-9][0-9]{0,11})([KMG]?)", text.upper())
+    if found is None:
+        raise argparse.ArgumentTypeError(
+            f"expected a size such as 256M or 1G, got {text!r}"
+        )
+    return int(found[1]) * _UNITS[found[2]]
 
 
 def seconds(text: str) -> float:

@@ -169,7 +169,7 @@ def _configure(server: Server, options: argparse.Namespace) -> None:
         server.task_slots = options.task_slots
     use_store(server, options.store)
     limits = {}
-    for name in ("timeout", "rate", "max_in_flight", "max_result", "threads"):
+    for name in ("timeout", "rate", "max_in_flight", "max_result", "threads", "memory"):
         value = getattr(options, name)
         if value is not None:
             limits[name] = value
@@ -228,6 +228,7 @@ def _serve_options(options: argparse.Namespace) -> dict[str, Any]:
         "allowed_hosts": options.allowed_host,
         "allowed_origins": options.allowed_origin,
         "public_url": options.public_url,
+        "trusted_proxies": options.trusted_proxy,
         "tls": _tls_files(options.tls_cert, options.tls_key),
     }
     return {name: value for name, value in given.items() if value}

@@ -15,6 +15,7 @@ from ..transports.http.settings import (
     check_path,
     check_public_url,
 )
+from ..transports.http.trusted_proxies import check_cidr
 from .log_format import FORMATTERS
 from .options import (
     PROG,
@@ -22,6 +23,7 @@ from .options import (
     Parser,
     address,
     checked_by,
+    memory_size,
     one_of,
     rate,
     seconds,
@@ -132,6 +134,11 @@ SETTINGS = {
         checked_by(check_public_url),
         "the URL of the MCP endpoint for clients, if a proxy is in front of it",
     ),
+    "trusted_proxy": Setting(
+        "CIDR",
+        _comma_separated(check_cidr),
+        "believe X-Forwarded-For of proxies in this network, such as 10.0.0.0/8",
+    ),
     "allowed_host": Setting(
         "NAME", _comma_separated(check_host), "accept this Host header"
     ),
@@ -175,6 +182,12 @@ SETTINGS = {
     ),
     "task_slots": Setting(
         "NUMBER", _positive, "how many tasks may run at the same time (16)"
+    ),
+    "memory": Setting(
+        "SIZE",
+        memory_size,
+        "the memory that all clients together may make the server hold, such as 512M "
+        "(256M)",
     ),
     "threads": Setting(
         "NUMBER",

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from .jsonrpc import encode
-from .params import ClientCapabilities, Params
+from .params import ClientCapabilities, Params, known_flags
 from .types import Json
 
 APPS = "io.modelcontextprotocol/ui"
@@ -84,6 +84,7 @@ class ExtensionTable:
 
         A session lasts, so it must not keep whatever a client sends.
         """
+        capabilities = known_flags(capabilities)
         if capabilities.extensions is UNSET:
             return capabilities
         kept = self.declared(capabilities)

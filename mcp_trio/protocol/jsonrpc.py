@@ -7,14 +7,18 @@ An id is a string or an integer: fractions and null are not accepted.
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from .errors import InvalidRequest, ParseError, ProtocolError
 
-Id = int | str
+# The most characters of an id. An id is kept for as long as its request runs, and sent
+# again with everything about it.
+MAX_ID = 256
+
+Id = int | Annotated[str, Meta(max_length=MAX_ID)]
 T = TypeVar("T")
 
 # The largest message that is accepted, in bytes.
@@ -32,7 +36,7 @@ class Envelope(Struct):
 
     jsonrpc: Literal["2.0"]
     method: str | UnsetType = UNSET
-    id: int | str | UnsetType = UNSET
+    id: Id | UnsetType = UNSET
     params: Raw = Raw(b"{}")
     result: Raw = Raw()
     error: Raw = Raw()
@@ -111,7 +115,9 @@ def _bad_message(data: bytes, problem: Exception) -> BadMessage:
 def _readable_id(message: dict[str, Any]) -> Id | UnsetType:
     """Return the id of an invalid message, or UNSET if it has none."""
     id = message.get("id", UNSET)
-    if isinstance(id, int | str) and not isinstance(id, bool):
+    if isinstance(id, str):
+        return id if len(id) <= MAX_ID else UNSET
+    if isinstance(id, int) and not isinstance(id, bool):
         return id
     return UNSET
 

@@ -10,8 +10,9 @@ tools and prompts stay encoded here; `Feature.decode` does the same for them.
 
 from collections.abc import Mapping
 from functools import cache, lru_cache
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field, json
 
 from .jsonrpc import Id
@@ -22,6 +23,13 @@ LogLevel = Literal[
 
 # The prefix of the protocol's own keys in `_meta`.
 VENDOR = "io.modelcontextprotocol/"
+
+
+# The most characters of a URI, and the most URIs in one subscription.
+MAX_URI = 8 * 1024
+MAX_URIS = 1_000
+
+Uri = Annotated[str, msgspec.Meta(max_length=MAX_URI)]
 
 
 # What every request may carry
@@ -40,6 +48,30 @@ class ClientCapabilities(Struct, frozen=True):
 
 
 NO_CAPABILITIES = ClientCapabilities()
+
+# The flags within each capability that the server knows.
+_FLAGS = {
+    "sampling": ("context", "tools"),
+    "roots": ("listChanged",),
+    "elicitation": ("form", "url"),
+}
+
+
+def known_flags(capabilities: ClientCapabilities) -> ClientCapabilities:
+    """Return what a session keeps of a client's capabilities: only the known flags.
+
+    A flag is a boolean or an object; of an object, only its presence is kept.
+    """
+    kept: dict[str, Any] = {}
+    for name, flags in _FLAGS.items():
+        given = getattr(capabilities, name)
+        if given is not UNSET:
+            kept[name] = {
+                flag: given[flag] if isinstance(given[flag], bool) else {}
+                for flag in flags
+                if flag in given
+            }
+    return msgspec.structs.replace(capabilities, **kept)
 
 
 # Characters of a client's name and version that a session keeps.
@@ -124,7 +156,7 @@ class CallParams(RetriableParams, kw_only=True):
 class ResourceParams(RetriableParams, kw_only=True):
     """The params of reading a resource and of subscribing to its updates."""
 
-    uri: str
+    uri: Uri
 
 
 class SetLevelParams(Params, kw_only=True):
@@ -142,7 +174,7 @@ class PromptReference(Struct, tag_field="type", tag="ref/prompt"):
 class ResourceReference(Struct, tag_field="type", tag="ref/resource"):
     """Completion of a variable of a resource template."""
 
-    uri: str
+    uri: Uri
 
 
 class CompletionArgument(Struct):
@@ -172,7 +204,7 @@ class Filter(Struct, rename="camel", omit_defaults=True):
     tools_list_changed: bool = False
     prompts_list_changed: bool = False
     resources_list_changed: bool = False
-    resource_subscriptions: list[str] = []
+    resource_subscriptions: Annotated[list[Uri], msgspec.Meta(max_length=MAX_URIS)] = []
 
 
 class ListenParams(Params, kw_only=True):

@@ -343,6 +343,8 @@ class Session(Struct, eq=False):
         if id is UNSET and not revision.errors_without_id:
             response_id = None
         data = jsonrpc.encode_error(response_id, revision.error(error))
+        # Otherwise the error and its frames would keep each other, and the message.
+        error.__traceback__ = None
         return Refusal(data, error)
 
 

@@ -32,8 +32,13 @@ def account_of(conversation: Conversation, principal: Principal | None) -> Accou
     """
     if conversation.transport in LOCAL_TRANSPORTS:
         return Account("connection", conversation, is_alone=True)
+    if principal is not None or conversation.address:
+        return account_at(conversation.address, principal)
+    return Account("connection", conversation)
+
+
+def account_at(address: str, principal: Principal | None) -> Account:
+    """Return the account of whoever is at an address, or of the principal."""
     if principal is not None:
         return Account("principal", principal.name)
-    if conversation.address:
-        return Account("address", conversation.address)
-    return Account("connection", conversation)
+    return Account("address", address)

@@ -29,6 +29,7 @@ from ..protocol.types import Annotations, Icon, Implementation, Json, ToolAnnota
 from .context import StateT
 from .conversation import Conversation, MessageObserver
 from .event_log import EventLog
+from .ledger import Ledger
 from .limiter import Limiter
 from .limits import Limits, must_be_seconds
 from .registry import Pages, Registry, in_pages_of
@@ -131,15 +132,13 @@ class Server(Generic[StateT]):
         self.instructions = instructions
         self._extension_table = ExtensionTable()
         self.use_profile(profile)
-        self.subscriptions = Subscriptions(self._scopes_of_resource)
+        self._create_environment(_with_timeout(limits or Limits(), timeout), secret)
+        self.subscriptions = Subscriptions(self._scopes_of_resource, self.ledger)
         self._create_registries(pages)
         # The names of the tools that waited when they were last called.
         self.tools_that_wait: set[str] = set()
         # Tasks, of all conversations, that wait for the next call of such a tool.
         self.idle_tasks = 0
-        limits = _with_timeout(limits or Limits(), timeout)
-        self.environment = Environment(limits, _signing_secret(secret))
-        self.limiter = Limiter(limits)
         self.event_log = EventLog()
         self.grace = grace
         self.telemetry = telemetry
@@ -151,6 +150,11 @@ class Server(Generic[StateT]):
 
     def __repr__(self) -> str:
         return f"<Server {self.info.name!r}: {len(self.tools)} tools>"
+
+    def _create_environment(self, limits: Limits, secret: str | bytes | None) -> None:
+        self.environment = Environment(limits, _signing_secret(secret))
+        self.limiter = Limiter(limits)
+        self.ledger = Ledger(limits.memory)
 
     def _create_registries(self, pages: int | Pages | None) -> None:
         changed = self.subscriptions.changed
@@ -183,6 +187,7 @@ class Server(Generic[StateT]):
         """Apply these limits from now on, and forget what clients have used so far."""
         self.environment.limits = limits
         self.limiter = Limiter(limits)
+        self.ledger.budget = limits.memory
         if self.environment.worker_threads is not None:
             self.environment.worker_threads.most = limits.threads
 

@@ -10,7 +10,7 @@ import trio
 
 from ..auth.principal import Principal
 from ..protocol.extensions import APPS, renders_apps
-from ..protocol.jsonrpc import Id, encode
+from ..protocol.jsonrpc import encode
 from ..protocol.params import NO_CAPABILITIES, ClientCapabilities
 from ..protocol.revisions.base import LEVELS
 from ..protocol.sanitize import strip_controls
@@ -81,7 +81,7 @@ class Context(Generic[StateT]):
         self.lifespan = request.environment.lifespan_value
 
     @property
-    def request_id(self) -> Id:
+    def request_id(self) -> int | str:
         """The id that the client gave the request."""
         return self._request.call.id
 

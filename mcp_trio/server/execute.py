@@ -16,9 +16,11 @@ from ..protocol.errors import (
 )
 from ..protocol.types import Text, ToolResult
 from .app import Server
+from .charges import hold_request
 from .event_log import SLOW
 from .exceptions import AskFailed, TimedOut, ToolError, Unanswered
 from .handlers import HANDLERS, Handler, answer_by_extension
+from .limits import out_of_memory
 from .request import Request, RequestObserver
 from .runner import Rest
 from .truncate import truncate_text
@@ -43,6 +45,9 @@ async def execute(
             problem = f"{call.id!r} belongs to a request that is still running"
             raise InvalidRequest(f"Invalid request: $.id: {problem}")
         if handler is None:
+            rate = server.limiter.rate
+            if rate is not None:
+                server.limiter.take(request, rate)
             handler = HANDLERS.get(call.method, answer_by_extension)
         result = await handler(server, request)
         if result is None:
@@ -94,11 +99,18 @@ async def finish(
     request.scope = scope
     conversation.add_cancel_scope(request.call.id, scope)
     server.limiter.count(request, 1)
+    holding = hold_request(server.ledger, request, server.limiter.total)
     began = perf_counter()
     try:
         reply = await rest
         return None if scope.cancel_called else reply
+    except trio.Cancelled:
+        if not request.given_up:
+            raise
+        return _encode_error(server, request, out_of_memory())
     finally:
+        if holding is not None:
+            holding.release()
         server.limiter.count(request, -1)
         seconds = perf_counter() - began
         if seconds > SLOW:
@@ -180,6 +192,8 @@ def _encode_error(server: Server, request: Request, error: ProtocolError) -> byt
         encoded = jsonrpc.encode(revision.tool_result(failed))
         return jsonrpc.encode_result(call.id, encoded)
     reply = jsonrpc.encode_error(call.id, revision.error(error))
+    # Otherwise the error, its frames and the request would keep each other.
+    error.__traceback__ = None
     request.error = error
     return reply
 

@@ -111,7 +111,7 @@ async def call_tool(server: Server, request: Request) -> bytes:
     tool = server.tools.find(request.call.params.name, request.principal)
     request.target = tool.name
     limiter = server.limiter
-    if limiter.total or limiter.rate or tool.is_limited:
+    if limiter.total or tool.is_limited:
         limiter.admit(request, tool)
     if tool.call_hooks:
         return await call_with_hooks(server, request, tool)

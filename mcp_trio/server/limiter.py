@@ -6,7 +6,7 @@ What is remembered of senders is bounded, so many of them cost no more than a fe
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
-from math import ceil
+from math import ceil, inf
 from typing import Protocol
 
 import trio
@@ -19,12 +19,23 @@ from .request import Request
 # Subscriptions stay open by their nature. They are counted apart, so that they take no
 # place from calls.
 LISTENS = "subscriptions/listen"
+# What the rate counts as one call. `tools/call` also has rates of its own.
+CALLS = "tools/call"
+WHOLE = frozenset({CALLS, "resources/read", "prompts/get"})
+# What it does not count: a client that is refused here could not even begin.
+FREE = frozenset({"initialize"})
+# A client asks again and again how a task is; as often as it was told to, for nothing.
+POLLS = "tasks/get"
+# The part of a poll's interval that may be missing, because clocks and networks vary.
+TOLERANCE = 0.1
 # HTTP requests of any kind that an address may make for each call that the rate allows.
 # A client opens a session with two, lists features with some more, reads and resumes
 # streams, answers questions and repeats refused requests, and several principals may
 # share an address. So no well-behaved client is limited, but a flood ends before it
 # costs more than reading its heads.
 REQUESTS_OF_A_CALL = 20
+# What any other request counts, as a part of a call.
+SMALL = 1 / REQUESTS_OF_A_CALL
 # Senders whose buckets are remembered.
 MOST_SENDERS = 10_000
 
@@ -87,9 +98,9 @@ class Bucket(Struct):
         self.seen = now
         return self.tokens
 
-    def wait(self, now: float) -> float:
-        """Return the seconds until a call is allowed, rounded up to a tenth."""
-        missing = 1 - self.refill(now)
+    def wait(self, now: float, weight: float = 1.0) -> float:
+        """Return the seconds until a request is allowed, rounded up to a tenth."""
+        missing = weight - self.refill(now)
         if missing <= 1e-6:
             return 0.0
         tenths = ceil(missing / self.rate.each_second * 10 - 1e-6)
@@ -141,6 +152,8 @@ class Limiter:
         self._counts: dict[Hashable, int] = {}
         self._buckets = Buckets()
         self._flood_buckets = Buckets()
+        # When the next poll of each task is due.
+        self._polls: dict[str, float] = {}
 
     def check(self, request: Request) -> None:
         """Refuse a request while too many are in progress. Raises TooManyCalls."""
@@ -163,37 +176,65 @@ class Limiter:
             raise busy(most_of_one, "requests")
 
     def admit(self, request: Request, tool: LimitedTool) -> None:
-        """Admit a tool call, which counts against its sender's rates.
+        """Admit a tool call, which counts against the tool's own limits.
 
-        Raises TooManyCalls.
+        The server's rate has admitted it before. Raises TooManyCalls.
         """
+        try:
+            self._admit(request, tool)
+        except TooManyCalls:
+            if self.rate is not None:
+                # It was refused for another reason, so it does not count.
+                self._overall(request, self.rate).tokens += 1
+            raise
+
+    def _admit(self, request: Request, tool: LimitedTool) -> None:
         self.check(request)
         if tool.max_in_flight is not None:
             request.limited_tool = tool.name
             if self._counts.get(("tool", tool.name), 0) >= tool.max_in_flight:
                 raise busy(tool.max_in_flight, f"calls of {tool.name}")
-        if self.rate or tool.rate:
-            self._take(request, tool)
-
-    def _take(self, request: Request, tool: LimitedTool) -> None:
-        """Take a token of the server's rate and one of the tool's, or none at all."""
-        who = sender(request)
-        buckets: list[tuple[str, Bucket]] = []
-        if self.rate is not None:
-            overall = self._buckets.get_or_create((who, None), self.rate)
-            buckets.append(("calls", overall))
         if tool.rate is not None:
-            own = self._buckets.get_or_create((who, tool.name), tool.rate)
-            buckets.append((f"calls of {tool.name}", own))
-        now = trio.current_time()
-        for what, bucket in buckets:
-            wait = bucket.wait(now)
-            if wait:
-                allowed = f"{bucket.rate} are allowed"
-                message = f"Too many {what}: {allowed}; try again in {wait:g} s"
-                raise TooManyCalls(message, retry_after=wait)
-        for _, bucket in buckets:
-            bucket.tokens -= 1
+            key = (sender(request), tool.name)
+            own = self._buckets.get_or_create(key, tool.rate)
+            _take(own, 1.0, f"calls of {tool.name}")
+
+    def take(self, request: Request, rate: Rate) -> None:
+        """Count a request of any method against its sender's rate.
+
+        Raises TooManyCalls.
+        """
+        method = request.call.method
+        if method in WHOLE:
+            _take(self._overall(request, rate), 1.0, "calls")
+        elif method not in FREE and not self._is_timely_poll(request):
+            _take(self._overall(request, rate), SMALL, "requests")
+
+    def _overall(self, request: Request, rate: Rate) -> Bucket:
+        """Return the bucket for all requests of a sender."""
+        return self._buckets.get_or_create((sender(request), None), rate)
+
+    def expect_poll(self, id: str, seconds: float) -> None:
+        """Note that a client may poll a task after so many seconds.
+
+        A poll that arrives then counts nothing.
+        """
+        if self.rate is None:
+            return
+        if len(self._polls) >= MOST_SENDERS:
+            # The oldest one. If it is made all the same, it counts as any request.
+            del self._polls[next(iter(self._polls))]
+        due = trio.current_time() + seconds * (1 - TOLERANCE)
+        self._polls[id] = due
+
+    def _is_timely_poll(self, request: Request) -> bool:
+        if request.call.method != POLLS:
+            return False
+        id = request.call.params.task_id
+        if self._polls.get(id, inf) > trio.current_time():
+            return False
+        del self._polls[id]
+        return True
 
     def count(self, request: Request, change: int) -> None:
         """Count a request when it begins to wait (1) and when it is done (-1)."""
@@ -221,6 +262,16 @@ class Limiter:
         if not wait:
             bucket.tokens -= 1
         return wait
+
+
+def _take(bucket: Bucket, weight: float, what: str) -> None:
+    """Take from a bucket. Raises TooManyCalls if too little is left."""
+    wait = bucket.wait(trio.current_time(), weight)
+    if wait:
+        allowed = f"{bucket.rate} are allowed"
+        message = f"Too many {what}: {allowed}; try again in {wait:g} s"
+        raise TooManyCalls(message, retry_after=wait)
+    bucket.tokens -= weight
 
 
 def _extra_keys(request: Request) -> Sequence[Hashable]:

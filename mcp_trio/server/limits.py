@@ -16,6 +16,8 @@ MOST_AT_ONCE = 100_000
 MOST_OF_ONE = 20_000
 # Functions that may block at a time.
 WORKER_THREADS = 64
+# Bytes that the server holds for all clients together.
+MEMORY = 256 * 2**20
 # Seconds after which a client may try again if the server was busy.
 BUSY = 1.0
 
@@ -24,7 +26,7 @@ _UNITS = {"s": ("a second", 1), "m": ("a minute", 60), "h": ("an hour", 3600)}
 
 
 class Rate(NamedTuple):
-    """A number of calls per unit of time; `burst` of them may come together."""
+    """A number of requests per unit of time, of which `burst` may arrive together."""
 
     number: int
     unit: str
@@ -57,15 +59,20 @@ class Limits(Struct, frozen=True, kw_only=True):
 
     Only a tool's own `timeout` and `max_result` replace the ones given here.
 
-    `rate` is for all calls of one sender together: "10/s", "100/m", "1000/h", with a
-    burst "10/s:50". A sender is a principal; without authentication an address, or on
-    stdio the connection.
+    `rate` is for all requests of one sender together: "10/s", "100/m", "1000/h", with a
+    burst "10/s:50". A tool call, a read or a prompt counts as one, any other request as
+    a twentieth; `initialize`, and polls of a task at its interval, do not count. A
+    sender is a principal; without authentication an address, or on stdio the
+    connection.
 
     `max_in_flight` is the number of requests in progress at once, of all clients, and
     `max_in_flight_per_connection` of one connection. `max_result` is the size of a
     result in bytes. `timeout` is the number of seconds that a function may take.
     `threads` is the number of worker threads for functions that are not async; except
-    on stdio one client holds at most three quarters of them.
+    on stdio one client holds at most three quarters of them. `memory` is the number of
+    bytes that the server holds for all clients together: requests in progress, replies
+    that are not read, sessions and their history. When it is exceeded, the client that
+    uses most gives something up.
     """
 
     rate: str | None = None
@@ -74,6 +81,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_result: int = 8 * 2**20
     timeout: float | None = None
     threads: int = WORKER_THREADS
+    memory: int = MEMORY
 
     def __post_init__(self) -> None:
         must_be_limits(
@@ -84,6 +92,7 @@ class Limits(Struct, frozen=True, kw_only=True):
             max_in_flight_per_connection=self.max_in_flight_per_connection,
             max_result=self.max_result,
             threads=self.threads,
+            memory=self.memory,
         )
 
 
@@ -119,3 +128,9 @@ def busy(most: int, what: str) -> TooManyCalls:
     """Return the refusal of a request because others are in progress."""
     in_progress = f"Busy: {what} under way: {most:,}, as many as may be at once"
     return TooManyCalls(f"{in_progress}; try again in {BUSY:g} s", retry_after=BUSY)
+
+
+def out_of_memory() -> TooManyCalls:
+    """Return the refusal of a request whose memory is needed for other clients."""
+    why = "the server's memory is needed for other clients"
+    return TooManyCalls(f"Busy: {why}; try again in {BUSY:g} s", retry_after=BUSY)

@@ -46,6 +46,7 @@ class Request(Struct, eq=False):
     principal: Principal | None
     scope: trio.CancelScope | None = None  # set when the request first waits
     ended: bool = False
+    given_up: bool = False  # because the memory is needed for others
     error: ProtocolError | None = None  # the error in the reply, if it is one
     limited_tool: str | None = None  # the tool whose own limit counts this request
     outcome: Outcome = "ok"
@@ -65,6 +66,13 @@ class Request(Struct, eq=False):
     def is_over(self) -> bool:
         """Whether nothing more may be sent about this request."""
         return self.ended or (self.scope is not None and self.scope.cancel_called)
+
+    def give_up(self) -> bool:
+        """Cancel this request, which is answered with an error. Returns True."""
+        self.given_up = True
+        if self.scope is not None:
+            self.scope.cancel()
+        return True
 
     def send(self, message: bytes) -> None:
         """Send a message about this request, unless it is over."""

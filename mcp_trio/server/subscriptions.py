@@ -14,7 +14,9 @@ from ..auth.principal import NO_SCOPES, has_scopes
 from ..protocol.errors import InvalidParams, InvalidRequest
 from ..protocol.params import VENDOR, Filter
 from ..protocol.types import Json
+from .accounts import account_of
 from .conversation import Conversation
+from .ledger import Holding, Ledger, Priority
 from .request import Request
 
 K = TypeVar("K")
@@ -23,6 +25,9 @@ V = TypeVar("V")
 # Resources that one session may subscribe to. A bound is needed because a template
 # matches any number of URIs.
 MOST_SUBSCRIPTIONS = 1_000
+
+# What a subscription takes in addition to the characters of its URI.
+SUBSCRIPTION_SIZE = 256
 
 KINDS = ("tools", "resources", "prompts")
 # What can change: the list of a kind, if the URI is None, or a resource.
@@ -60,6 +65,7 @@ class Subscriptions(Struct, eq=False):
     """
 
     scopes_of: Callable[[str], frozenset[str]]
+    ledger: Ledger | None = None
     token: trio.lowlevel.TrioToken | None = None
     # Each conversation with the URIs that it subscribes to, and the other way round.
     _conversations: dict[Conversation, dict[str, None]] = {}
@@ -67,6 +73,8 @@ class Subscriptions(Struct, eq=False):
     # The listeners, by what they listen to and by whose they are.
     _listeners: dict[Topic, dict[Listener, None]] = {}
     _listeners_of: dict[Conversation, dict[Listener, None]] = {}
+    # What each conversation's subscriptions are charged.
+    _holdings: dict[Conversation, Holding] = {}
     # Changes that have not been sent yet.
     _changed: dict[Topic, None] = {}
 
@@ -76,8 +84,8 @@ class Subscriptions(Struct, eq=False):
 
     def closed(self, conversation: Conversation) -> None:
         """End everything a client listens to, because it has gone."""
-        for uri in self._conversations.pop(conversation, {}):
-            _discard(self._subscribers, uri, conversation)
+        self._end_subscriptions(conversation)
+        self._conversations.pop(conversation, None)
         for listener in self._listeners_of.get(conversation, ()):
             listener.ended.set()
 
@@ -94,13 +102,47 @@ class Subscriptions(Struct, eq=False):
                 f"{MOST_SUBSCRIPTIONS} resources are subscribed to; unsubscribe from "
                 "some first"
             )
+        if uri in uris:
+            return
         uris[uri] = None
         self._subscribers.setdefault(uri, {})[conversation] = None
+        self._charge(conversation, len(uri) + SUBSCRIPTION_SIZE)
 
     def unsubscribe(self, conversation: Conversation, uri: str) -> None:
         """Stop telling a session about a resource."""
-        self._conversations.get(conversation, {}).pop(uri, None)
-        _discard(self._subscribers, uri, conversation)
+        uris = self._conversations.get(conversation, {})
+        if uri in uris:
+            del uris[uri]
+            _discard(self._subscribers, uri, conversation)
+            self._charge(conversation, -len(uri) - SUBSCRIPTION_SIZE)
+
+    def _charge(self, conversation: Conversation, change: int) -> None:
+        """Charge a conversation for more subscriptions, or for fewer."""
+        holding = self._holdings.get(conversation)
+        if holding is not None:
+            holding.resize(holding.size + change)
+        elif self.ledger is not None:
+
+            def give_up() -> bool:
+                self._end_subscriptions(conversation)
+                return True
+
+            account = account_of(conversation, conversation.principal)
+            holding = self.ledger.hold(
+                account, "subscriptions", change, Priority.IDLE, give_up
+            )
+            if not holding.is_released:
+                self._holdings[conversation] = holding
+
+    def _end_subscriptions(self, conversation: Conversation) -> None:
+        """End what a session subscribes to: it has gone, or its memory is needed."""
+        uris = self._conversations.get(conversation, {})
+        for uri in uris:
+            _discard(self._subscribers, uri, conversation)
+        uris.clear()
+        holding = self._holdings.pop(conversation, None)
+        if holding is not None:
+            holding.release()
 
     def end_all(self) -> None:
         """End every listener with a result, because the server stops."""

@@ -5,7 +5,9 @@ from contextlib import suppress
 
 import trio
 
+from ..server.accounts import Account
 from ..server.channel import Channel
+from ..server.ledger import Ledger, Meter, Priority
 
 HIGH_WATER = 16 * 2**20
 NO_HEADERS: Mapping[bytes, bytes] = {}
@@ -102,6 +104,39 @@ class SendQueue:
         if discard:
             self.take()
         self.wake()
+
+
+class ChargedQueue(SendQueue):
+    """A queue whose bytes are charged to a client, unless they are few.
+
+    If its memory is needed for others, the queue is closed and forgets its messages.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        account: Account,
+        kind: str,
+        priority: Priority,
+        end: bytes = b"\n",
+    ) -> None:
+        super().__init__(end=end)
+        self._meter = Meter(ledger, account, kind, priority, self.give_up)
+
+    def put(self, message: bytes) -> None:
+        """Queue a message, and charge it."""
+        super().put(message)
+        self._meter.set(self.size)
+
+    def gone(self, size: int) -> None:
+        """Note that so many bytes of the block were written."""
+        super().gone(size)
+        self._meter.set(self.size)
+
+    def give_up(self) -> bool:
+        """Close the queue and forget its messages."""
+        self.close(discard=True)
+        return True
 
 
 class QueuedWire:

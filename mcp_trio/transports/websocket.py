@@ -15,9 +15,11 @@ import trio
 
 from ..auth.principal import Principal
 from ..protocol.jsonrpc import MAX_MESSAGE
+from ..server.accounts import Account, account_at
 from ..server.app import Server
+from ..server.ledger import Ledger, Meter, Priority
 from ..server.serve_conversation import serve_conversation
-from .send_queue import GONE, NO_HEADERS, QueuedWire, SendQueue, after, let_go
+from .send_queue import GONE, NO_HEADERS, ChargedQueue, QueuedWire, after, let_go
 
 if TYPE_CHECKING:
     from trio_websocket import WebSocketConnection
@@ -39,6 +41,7 @@ NOT_TEXT = 1003
 NOT_ALLOWED = 1008
 TOO_LARGE = 1009
 NO_PONG = 1011
+TRY_LATER = 1013
 BAD_FRAMES = (1002, 1007)
 # The first byte of a close frame.
 _CLOSE = b"\x88"
@@ -64,10 +67,18 @@ class FrameStream(trio.abc.Stream):
     It is also the channel on which the server sends messages.
     """
 
-    def __init__(self, stream: trio.abc.Stream, head: bytes) -> None:
-        self.incoming = SendQueue()
+    def __init__(
+        self, stream: trio.abc.Stream, head: bytes, ledger: Ledger, account: Account
+    ) -> None:
+        self.incoming = ChargedQueue(ledger, account, "bodies", Priority.REQUEST)
         # Closed behind a close frame, because nothing may follow it.
-        self.outgoing = SendQueue(end=b"")
+        self.outgoing = ChargedQueue(
+            ledger, account, "replies", Priority.STREAM, end=b""
+        )
+        self._unread_meter = Meter(
+            ledger, account, "bodies", Priority.REQUEST, self.give_up_message
+        )
+        self._is_given_up = False
         self.drained = self.outgoing.drained
         self.close_code = GOING_AWAY
         self.unread = 0  # bytes since the last whole message
@@ -100,9 +111,21 @@ class FrameStream(trio.abc.Stream):
         self.is_waited_for = False
         self.signs_of_life += 1
         self.unread += len(data)
-        if self.unread > 2 * MAX_MESSAGE:
+        self._unread_meter.set(self.unread)
+        if self._is_given_up or self.unread > 2 * MAX_MESSAGE:
             return b""
         return data
+
+    def took_message(self) -> None:
+        """Note that a message is complete."""
+        self.unread = 0
+        self._unread_meter.set(0)
+
+    def give_up_message(self) -> bool:
+        """End the connection, as the memory of a partial message is needed."""
+        self._is_given_up = True
+        self.end(TRY_LATER)
+        return True
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Queue what the library writes."""
@@ -157,6 +180,8 @@ class FrameStream(trio.abc.Stream):
                 if len(piece) == _PIECE:
                     self.signs_of_life += 1
         outgoing.close(discard=True)
+        # Nothing can be answered any more.
+        self.incoming.close()
 
 
 async def serve_websocket(
@@ -178,7 +203,8 @@ async def serve_websocket(
     cancellation. The connection ends too when the token of its principal is no longer
     valid.
     """
-    frames = FrameStream(stream, head)
+    account = account_at(address, principal)
+    frames = FrameStream(stream, head, server.ledger, account)
 
     async def converse(
         connection: "WebSocketConnection", nursery: trio.Nursery
@@ -242,7 +268,7 @@ async def _read(
     try:
         while True:
             text = await connection.get_message()
-            frames.unread = 0
+            frames.took_message()
             await _take(text, frames)
     except ConnectionClosed as closed:
         # The library does not report bad frames as the reason for our close.

@@ -2,8 +2,17 @@
 
 from mcp_trio import Limits
 from mcp_trio.auth import access
+from mcp_trio.protocol import extensions, jsonrpc, params
 from mcp_trio.server import app, subscriptions, worker_threads
 from mcp_trio.server.schema import decode
+from mcp_trio.transports.http import (
+    connection,
+    event_stream,
+    parser,
+    server,
+    sessions,
+)
+from mcp_trio.transports.http.sessions import Sessions
 from tests.support.paths import PROJECT
 
 PAGE = (PROJECT / "docs" / "limits.md").read_text(encoding="utf-8")
@@ -28,5 +37,28 @@ def test_the_page_says_the_bounds_of_the_code() -> None:
     assert f"at least {app.SHORTEST_SECRET}" in _row("bytes of the secret")
     most = subscriptions.MOST_SUBSCRIPTIONS
     assert f"{most:,}" in _row("resources that a session subscribes to")
+    assert f"{limits.memory // 2**20} MiB" in _row("bytes held for all clients")
+    assert f"| {jsonrpc.MAX_MESSAGE // 2**20} MiB |" in _row("a message")
+    assert f"| {jsonrpc.MAX_ID} |" in _row("characters of an id")
+    assert f"| {params.MAX_URI:,} |" in _row("characters of a URI")
+    assert f"| {params.MAX_URIS:,} |" in _row("URIs of one")
+    assert f"| {jsonrpc.MAX_BATCH:,} |" in _row("messages in a batch")
+    assert f"{extensions.MAX_SETTINGS // 1024} KiB" in _row("what a session keeps of")
     row = _row("arguments in which numbers")
     assert f"{decode.MOST_BYTES // 2**20} MiB and {decode.MOST_VALUES:,} values" in row
+
+
+def test_the_page_says_the_bounds_of_http() -> None:
+    assert f"| {Sessions.max_sessions:,} |" in _row("HTTP sessions")
+    assert f"| {Sessions.idle_timeout // 60:g} minutes |" in _row("an idle HTTP")
+    assert f"| {server.MOST_CONNECTIONS:,}, or" in _row("HTTP connections")
+    head = f"{parser.MAX_HEAD // 1024} KiB and {parser.MAX_HEADERS} headers"
+    assert head in _row("the head of an HTTP request")
+    patience = connection.PATIENCE
+    waits = [patience[stage] for stage in (parser.HEAD, parser.BODY, parser.IDLE)]
+    seconds = ", ".join(f"{wait:g} s" for wait in waits)
+    assert f"| {seconds} |" in _row("the wait for a head")
+    assert f"| {connection.WRITE_TIME:g} s |" in _row("the wait for a client to read")
+    kept = f"{event_stream.HISTORY_BYTES // 1024} KiB and {event_stream.HISTORY_EVENTS}"
+    assert kept in _row("events that a stream keeps")
+    assert f"| {sessions.HISTORY_STREAMS} |" in _row("ended streams")

@@ -13,6 +13,8 @@ from trio_websocket import ConnectionClosed, wrap_client_stream
 from mcp_trio import Context, Server
 from mcp_trio.protocol.params import VENDOR
 from mcp_trio.server import serve_conversation as conversation_module
+from mcp_trio.server.accounts import Account
+from mcp_trio.server.ledger import Ledger
 from mcp_trio.transports import websocket
 from mcp_trio.transports.websocket import SUBPROTOCOL, serve_websocket, text_frame
 from tests.support.websocket import UPGRADE, masked
@@ -584,7 +586,12 @@ async def test_a_message_is_received_though_the_receiver_ran_before_the_reader(
                 await trio.sleep_forever()
             return self.texts.pop()
 
-    frames = websocket.FrameStream(trio.testing.memory_stream_pair()[0], b"")
+    frames = websocket.FrameStream(
+        trio.testing.memory_stream_pair()[0],
+        b"",
+        Ledger(2**20),
+        Account("address", "192.0.2.1"),
+    )
     frames.accepted.set()
     frames._early.clear()
     taken = []

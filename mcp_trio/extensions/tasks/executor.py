@@ -31,7 +31,7 @@ from ...stores.base import (
     Subscription,
 )
 from ...stores.patience import until_available
-from .ledger import Ledger
+from .ledger import TaskLedger
 from .manual import ManualCall
 from .record import StoredPrincipal, TaskRecord
 from .records import TaskRecords, new_id
@@ -96,7 +96,7 @@ class Executor:
         self,
         server: Server[Any],
         store: Store,
-        ledger: Ledger,
+        ledger: TaskLedger,
         durations: Durations,
         *,
         slots: int,
@@ -310,6 +310,10 @@ class Executor:
         self._ledger.add(record.id, client, len(bytes(raw)), record.ttl)
         self._unfinished.add(record.id)
         return record
+
+    def expect_poll(self, record: TaskRecord, seconds: float) -> None:
+        """Let a task be polled after so many seconds without counting for the rate."""
+        self._server.limiter.expect_poll(record.id, seconds)
 
     async def call_manually(
         self, request: Request, tool: ServerTool, proceed: Proceed

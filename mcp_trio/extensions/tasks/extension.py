@@ -22,7 +22,7 @@ from ...stores.base import Store
 from ...stores.memory import MemoryStore
 from ..base import Extension, ExtensionContext, method
 from .executor import Durations, Executor
-from .ledger import Ledger
+from .ledger import TaskLedger
 from .record import TaskRecord
 
 IDENTIFIER = "io.modelcontextprotocol/tasks"
@@ -81,7 +81,7 @@ class Tasks(Extension):
         must_be_seconds(most_ttl, "Tasks(most_ttl)")
         self.slots = slots
         self._durations = Durations(ttl, poll_interval, most_ttl)
-        self._ledger = Ledger(most_tasks, most_bytes)
+        self._ledger = TaskLedger(most_tasks, most_bytes)
         # Only if it is not the server's.
         self._own_store = store
         # The subscriptions to each task.
@@ -126,6 +126,7 @@ class Tasks(Extension):
         """Return a task as it is now."""
         record = await self._find(params.task_id, ctx.principal)
         self._executor.note_seen(record)
+        self._executor.expect_poll(record, record.poll_interval)
         # Encoded here, because the result in it was held to the limits already.
         return self.encode_result(ctx.protocol_revision, record.detailed())
 
@@ -204,6 +205,7 @@ class Tasks(Extension):
             created = await self._executor.create(request, tool)
         if isinstance(created, bytes):
             return created
+        self._executor.expect_poll(created, 0.0)
         result = {"resultType": "task", **created.summary()}
         return self.encode_result(request.call.revision, result)
 

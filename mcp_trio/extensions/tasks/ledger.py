@@ -25,7 +25,7 @@ class _Total(Struct):
     size: int = 0
 
 
-class Ledger:
+class TaskLedger:
     """What the clients of this process hold, until their tasks expire."""
 
     def __init__(self, most_tasks: int, most_bytes: int) -> None:

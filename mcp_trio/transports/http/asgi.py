@@ -89,15 +89,17 @@ class Application:
             )
         self.requests.append(head)
         try:
-            await self._handle(head, receive, send)
+            self.service.sessions.expire(trio.current_time())
+            admit = self.service.admission(_address_of_client(scope))
+            await self._handle(head, admit(head), receive, send)
         finally:
             self.requests.remove(head)
 
-    async def _handle(self, head: Head, receive: Receive, send: Send) -> None:
-        """Check a request, read its body and answer it."""
+    async def _handle(
+        self, head: Head, refused: Reply | None, receive: Receive, send: Send
+    ) -> None:
+        """Read the body of a request and answer it, unless it is refused."""
         service = self.service
-        service.sessions.expire(trio.current_time())
-        refused = service.admit(head)
         if refused is None and service.server.access is not None:
             refused = await service.bearers.identify(head)
         if refused is None:
@@ -232,15 +234,20 @@ def _read_head(scope: Scope) -> Head:
     if scope["query_string"]:
         target += b"?" + scope["query_string"]
     local = scope.get("server") or ("",)
-    client = scope.get("client") or ("unknown",)
     return Head(
         scope["method"].encode(),
         target,
         headers,
         local[0],
         scheme=scope.get("scheme", "http"),
-        peer=network(client[0]),
+        peer=network(_address_of_client(scope)),
     )
+
+
+def _address_of_client(scope: Scope) -> str:
+    client = scope.get("client") or ("unknown",)
+    address: str = client[0]
+    return address
 
 
 async def _read_body(head: Head, receive: Receive) -> bytes | Reply | None:

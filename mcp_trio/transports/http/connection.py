@@ -12,12 +12,14 @@ import trio
 from msgspec import Struct
 
 from ...auth.principal import Principal
+from ...server.accounts import Account, account_at
+from ...server.ledger import STEP, Holding, Meter, Priority
 from ...server.limiter import network
 from ...server.runner import SPOILED, TURN, Spoiled, log
 from ..send_queue import GONE, let_go
 from .exchange import Exchange
 from .feed import Feed
-from .messages import TOO_SLOW, Fields, Headers, Parsed, Reply, refusal
+from .messages import OUT_OF_MEMORY, TOO_SLOW, Fields, Headers, Parsed, Reply, refusal
 from .parser import BODY, HEAD, IDLE, RequestParser
 from .reader import Reader
 from .rules import MCP
@@ -51,6 +53,8 @@ PIECE = 256 * 1024
 # the connection is closed after the response. It has to be read, because otherwise
 # nobody would notice that the client has gone.
 MAX_BACKLOG = 256 * 1024
+# Bytes that are charged for a connection, whatever it does.
+CONNECTION_SIZE = 4 * 1024
 # What sending raises if the client is gone, or if the connection was closed here.
 LOST = (*GONE, OSError, trio.BusyResourceError)
 
@@ -101,6 +105,9 @@ class Connection:
         self.state: State = READING
         self.descriptor = accepted.fileno()
         self.peer = network(peer)
+        # Who sent the last request that waited: behind a proxy, not the peer.
+        self.client = self.peer
+        self._principal: Principal | None = None
         # When the current wait for the client began, and when it must end.
         self.waits_since = trio.current_time()
         self.deadline = self.waits_since + PATIENCE[HEAD]
@@ -115,13 +122,24 @@ class Connection:
             )
             scheme = "https"
         local = accepted.getsockname()[0]
-        self._parser = RequestParser(host.service.admit, local, self.peer, scheme)
+        self._parser = RequestParser(
+            host.service.admission(peer),
+            local,
+            self.peer,
+            scheme,
+            self._make_body_meter,
+        )
         self._out: list[bytes] = []  # to be written
         self._backlog = bytearray()  # read while a request ran
+        self._backlog_meter: Meter | None = None
+        self._backlog_is_lost = False
         # Whether another request may follow the current one.
         self._keeps_alive = True
         # If so, the next one is likely to wait too, and gets a task at once.
         self._last_request_waited = True
+        self._holding = host.service.server.ledger.hold(
+            self.account, "connections", CONNECTION_SIZE, Priority.IDLE, self._give_up
+        )
 
     # The state
 
@@ -156,6 +174,14 @@ class Connection:
         # Whoever waits for the socket is woken.
         trio.lowlevel.notify_closing(self._socket)
 
+    def give_way(self) -> None:
+        """End the connection, whatever it does, because others need room."""
+        if self.state in WAITS_FOR_CLIENT:
+            self.end_wait()
+        elif self.state is not CLOSED:
+            # Whoever waits for the socket is woken, as if the client had gone.
+            trio.lowlevel.notify_closing(self._socket)
+
     def leave_reader(self) -> None:
         """Go on in the task that runs now, which is no longer the reader's."""
         if self.state is WATCHED:
@@ -168,6 +194,89 @@ class Connection:
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()
             self._host.connections.discard(self)
+            self._parser.close()
+            self._out.clear()
+            self._clear_backlog()
+            self._holding.release()
+
+    # What is charged to the client
+
+    @property
+    def account(self) -> Account:
+        """The account of the client, or of the principal that it has shown to be."""
+        return account_at(self.client, self._principal)
+
+    def _is_idle(self) -> bool:
+        """Return whether the connection waits for the next request, or is served now.
+
+        Between the steps of tasks, it means that it waits.
+        """
+        return self.state in (WATCHED, READING) and self._parser.stage is IDLE
+
+    def _give_up(self) -> bool:
+        """End the connection if it is idle, because its memory is needed."""
+        if not self._is_idle():
+            return False
+        trio.lowlevel.current_trio_token().run_sync_soon(self._end_if_idle)
+        return True
+
+    def _end_if_idle(self) -> None:
+        if self._is_idle() and not self._host.service.stopping:
+            self.end_wait()
+
+    def _make_body_meter(self, address: str) -> Meter:
+        """Return what charges a body that is being read to an address."""
+        ledger = self._host.service.server.ledger
+        account = account_at(address, None)
+        return Meter(ledger, account, "bodies", Priority.REQUEST, self._give_up_body)
+
+    def _give_up_body(self) -> bool:
+        """Refuse the request whose body is being read."""
+        self._parser.give_up_body(OUT_OF_MEMORY)
+        trio.lowlevel.current_trio_token().run_sync_soon(self._end_if_refused)
+        return True
+
+    def _end_if_refused(self) -> None:
+        """Answer a request that was refused while the client was waited for."""
+        is_waiting = self.state in (WATCHED, READING) and self._parser.failed
+        if is_waiting and not self._host.service.stopping:
+            self.end_wait()
+
+    def _charge_backlog(self) -> None:
+        if self._backlog_meter is None:
+            self._backlog_meter = Meter(
+                self._host.service.server.ledger,
+                self.account,
+                "bodies",
+                Priority.REQUEST,
+                self._give_up_backlog,
+            )
+        self._backlog_meter.set(len(self._backlog))
+
+    def _give_up_backlog(self) -> bool:
+        """Drop what the client sent while a request runs. No other one is answered."""
+        self._backlog_is_lost = True
+        self._backlog.clear()
+        return True
+
+    def _clear_backlog(self) -> None:
+        self._backlog.clear()
+        if self._backlog_meter is not None:
+            self._backlog_meter.set(0)
+
+    def _hold_unread(self, size: int) -> Holding | None:
+        """Charge what the client does not read at once."""
+        if size <= STEP:
+            return None
+        ledger = self._host.service.server.ledger
+        return ledger.hold(
+            self.account, "replies", size, Priority.STREAM, self._give_up_unread
+        )
+
+    def _give_up_unread(self) -> bool:
+        """Close the connection, whose client does not read."""
+        self.close()
+        return True
 
     # Tasks
 
@@ -237,8 +346,9 @@ class Connection:
     async def _read_more(self) -> None:
         """Wait until the client sends more, unless the reader can do that."""
         if self._backlog:
-            self._parser.feed(bytes(self._backlog))
-            self._backlog.clear()
+            data = bytes(self._backlog)
+            self._clear_backlog()
+            self._parser.feed(data)
             return
         self._begin_wait()
         if self.state is READING:
@@ -323,13 +433,18 @@ class Connection:
                     return None
                 # Many small requests may have many large replies.
                 if len(answer.body) > PIECE or perf_counter() > turn_ends:
+                    # While the client reads, only what is not written yet is kept.
+                    del answer
                     await self._give_way()
                     turn_ends = perf_counter() + TURN
                 continue
             self._last_request_waited = True
             if isinstance(answer, Exchange):
                 # This task must wait for nothing before what the request waits for.
+                parsed.body = b""
+                self.client = parsed.peer
                 return answer, parsed
+            self.client = parsed.peer
             await self._respond(answer, parsed)
         if parser.expects and parser.stage is BODY:
             parser.expects = False
@@ -341,6 +456,7 @@ class Connection:
         # Replies to earlier requests need not wait for the verifier.
         await self._flush()
         parsed.refused = await self._host.service.bearers.identify(parsed)
+        self._principal = parsed.principal
 
     def _handle(self, parsed: Parsed) -> Reply | Exchange | Feed:
         """Start what a request asks for, and return its response."""
@@ -406,12 +522,13 @@ class Connection:
                 break
             if not self._backlog_is_full():
                 self._backlog += data
+                self._charge_backlog()
         self._keeps_alive = False
         response.cancel()
 
     def _backlog_is_full(self) -> bool:
         """Return whether a part of what the client has sent was dropped, or will be."""
-        return len(self._backlog) > MAX_BACKLOG
+        return self._backlog_is_lost or len(self._backlog) > MAX_BACKLOG
 
     async def _write_response(
         self, answer: Exchange | Feed, parsed: Parsed, nursery: trio.Nursery
@@ -481,7 +598,7 @@ class Connection:
         elif parsed.chunked:
             framing = b"Transfer-Encoding: chunked\r\n"
         service = self._host.service
-        is_out_of_step = len(self._backlog) > MAX_BACKLOG
+        is_out_of_step = self._backlog_is_full()
         if not parsed.keeps_alive or service.stopping or is_out_of_step:
             self._keeps_alive = False
             framing += b"Connection: close\r\n"
@@ -518,9 +635,14 @@ class Connection:
         is_response = self.state in (RESPONDING, LISTENING)
         afterwards = self.state if is_response else ANSWERING
         self._enter(WRITING)
-        for begin in range(0, len(block), PIECE):
-            self.deadline = self._host.now + WRITE_TIME
-            await (self._tls or self._tcp).send_all(block[begin : begin + PIECE])
+        holding = self._hold_unread(len(block))
+        try:
+            for begin in range(0, len(block), PIECE):
+                self.deadline = self._host.now + WRITE_TIME
+                await (self._tls or self._tcp).send_all(block[begin : begin + PIECE])
+        finally:
+            if holding is not None:
+                holding.release()
         self._enter(afterwards)
 
     def _write_at_once(self) -> None:

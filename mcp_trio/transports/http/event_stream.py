@@ -5,6 +5,8 @@ from itertools import islice
 import trio
 
 from ...auth.principal import Principal
+from ...server.accounts import Account
+from ...server.ledger import STEP, Ledger, Meter, Priority
 from . import sse
 
 # Bytes and events that one stream keeps for a client that resumes it. The last event is
@@ -15,6 +17,8 @@ HISTORY_EVENTS = 256
 HIGH_WATER = 2**20
 # A stream gives up a client that leaves so many bytes unsent.
 MAX_UNSENT = 16 * 2**20
+# Bytes that are charged for an event in addition to its own.
+EVENT_SIZE = 64
 
 
 class EventStream:
@@ -42,6 +46,7 @@ class EventStream:
         # Whose request the stream answers, with the scopes that it had then.
         self.principal = principal
         self.closed = False
+        self.is_lost = False  # whether the events were given up
         self.size = 0  # the bytes of all kept events
         self.head = b""  # sent before the next event
         # The latest reader is last. The value says whether a comment is due.
@@ -55,6 +60,50 @@ class EventStream:
         # Sent after the events; the connection ends with it.
         self._farewell = b""
         self._changed = trio.lowlevel.ParkingLot()
+        self._meter: Meter | None = None
+
+    # What is charged
+
+    def charge_to(self, ledger: Ledger, account: Account) -> None:
+        """Charge an account for the events that are kept."""
+        # A session has many streams, and keeps them. The others are few and short.
+        free = 0 if self.name else STEP
+        self._meter = Meter(
+            ledger, account, "events", Priority.STREAM, self.give_up, free=free
+        )
+
+    def stop_charging(self) -> None:
+        """Charge nothing any more, because whoever kept the stream is gone."""
+        if self._meter is not None:
+            self._meter.close()
+
+    def give_up(self) -> bool:
+        """Forget all events and end the stream, because its memory is needed.
+
+        A reading client sees that the stream is cut off.
+        """
+        self.head = b""
+        self._farewell = b""
+        self._first += len(self._events)
+        self._events.clear()
+        self._sent = 0
+        self._unsent = 0
+        self.size = 0
+        self.is_lost = True
+        self.close()
+        return True
+
+    def _charge(self) -> None:
+        if self._meter is not None:
+            self._meter.set(self.size + EVENT_SIZE * len(self._events))
+
+    def _prioritize(self) -> None:
+        """Give the stream up early if nobody needs it now."""
+        if self._meter is not None:
+            is_idle = self.closed and not self.readers
+            self._meter.reprioritize(Priority.IDLE if is_idle else Priority.STREAM)
+
+    # Sending
 
     def send(self, message: bytes) -> None:
         """Add a message. Never waits."""
@@ -68,6 +117,7 @@ class EventStream:
             # The client sees that a stream is cut off. It would not see a gap in it.
             self.close()
         self._trim()
+        self._charge()
         self._changed.unpark_all()
 
     def release_client(self, retry: int) -> None:
@@ -83,6 +133,7 @@ class EventStream:
     def close(self) -> None:
         """Take no more messages. Readers are sent the remaining ones, and end."""
         self.closed = True
+        self._prioritize()
         self._changed.unpark_all()
 
     async def drained(self) -> None:
@@ -99,6 +150,7 @@ class EventStream:
         sent again, even if they were sent before.
         """
         self.readers[reader] = False
+        self._prioritize()
         if after is not None and self.name:
             self._rewind(after)
         if self._primes:
@@ -108,6 +160,7 @@ class EventStream:
     def detach(self, reader: object) -> None:
         """Read no more."""
         self.readers.pop(reader, None)
+        self._prioritize()
         self._changed.unpark_all()
 
     def beat(self, reader: object) -> None:
@@ -148,6 +201,7 @@ class EventStream:
         self._sent = len(self._events)
         self._unsent = 0
         self._trim()
+        self._charge()
         self._changed.unpark_all()
         return block
 

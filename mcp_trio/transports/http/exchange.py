@@ -148,6 +148,8 @@ class Exchange(Struct, eq=False):
         """Wait until it is known what kind of response there will be, and return it."""
         decided = await self.post_response.decided()
         if isinstance(decided, Reply):
+            # The host keeps as much of it as the client has not read.
+            self.post_response.reply = None
             return decided
         return Feed(decided, self.state.metrics)
 

@@ -11,9 +11,11 @@ from contextlib import asynccontextmanager
 import trio
 
 from ...auth.principal import can_stand_in_for
+from ...server.accounts import account_at
 from ...server.app import Server
+from ...server.ledger import Priority
 from ...server.serve_conversation import serve_conversation
-from ..send_queue import QueuedWire, SendQueue
+from ..send_queue import ChargedQueue, QueuedWire, SendQueue
 from . import sse
 from .event_stream import EventStream
 from .feed import Feed
@@ -71,15 +73,20 @@ class LegacySse:
 
     def get(self, head: Head) -> LegacyFeed:
         """Return the response to a GET: a stream that begins a conversation."""
+        stream = EventStream()
+        account = account_at(head.peer, head.principal)
+        stream.charge_to(self._server.ledger, account)
         return LegacyFeed(
-            EventStream(),
+            stream,
             self._metrics,
             access=self._server.access,
             principal=head.principal,
             token=head.token,
             server=self._server,
             feeds=self._feeds,
-            inbox=SendQueue(),
+            inbox=ChargedQueue(
+                self._server.ledger, account, "bodies", Priority.REQUEST
+            ),
             address=head.peer,
             prefix=self._prefix,
             request_headers=head.headers,

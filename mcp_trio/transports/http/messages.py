@@ -86,6 +86,11 @@ def refusal(status: int, message: str, headers: Fields = ()) -> Reply:
 
 MAX_MIB = jsonrpc.MAX_MESSAGE // 2**20
 TOO_LARGE = refusal(413, f"A body is larger than {MAX_MIB} MiB")
+OUT_OF_MEMORY = refusal(
+    503,
+    "Busy: the server's memory is needed for other clients; try again in 1 s",
+    ((b"Retry-After", b"1"),),
+)
 TOO_SLOW = refusal(408, "The request took too long to come")
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from ...protocol.jsonrpc import MAX_MESSAGE
+from ...server.ledger import Meter
 from .head_memo import HeadMemo
 from .messages import TOO_LARGE, Head, Parsed, Reply, refusal
 
@@ -48,6 +49,7 @@ class RequestParser:
         local: str,
         peer: str = "unknown",
         scheme: str = "http",
+        make_meter: Callable[[str], Meter] | None = None,
     ) -> None:
         self.requests: deque[Parsed] = deque()
         self.stage = IDLE
@@ -61,6 +63,9 @@ class RequestParser:
         self._local = local
         self._peer = peer
         self._scheme = scheme
+        # Charges the part of a body that was read, made when there is one.
+        self._meter: Meter | None = None
+        self._make_meter = make_meter
         self._prepare()
 
     def _prepare(self) -> None:
@@ -91,6 +96,8 @@ class RequestParser:
 
     def _read(self, data: bytes) -> None:
         """Parse what was read, however it is cut."""
+        if self.failed:
+            return
         while data:
             self._overhead += len(data)
             rest = b""
@@ -102,6 +109,8 @@ class RequestParser:
                 bad_request = refusal(400, f"Bad request: {problem}")
                 self.fail(self._current.refused or bad_request)
             data = rest
+        if self.stage is BODY or self._meter is not None:
+            self._charge_body()
         if self.stage is BODY and self._current.refused is not None:
             self.fail(self._current.refused)
         elif self._overhead > MAX_HEAD and self.stage is not IDLE:
@@ -129,6 +138,40 @@ class RequestParser:
         request.upgrade = True
         request.keeps_alive = False
         return b""
+
+    def _charge_body(self) -> None:
+        """Charge what was read of a body that is not complete yet."""
+        if self.stage is not BODY:
+            if self._meter is not None:
+                self._meter.close()
+                self._meter = None
+            return
+        if self._meter is None and self._make_meter is not None:
+            # Behind a proxy, each request may be another client's.
+            self._meter = self._make_meter(self._current.peer)
+        if self._meter is not None:
+            size = len(self._current.body)
+            # A bytearray that grows reserves an eighth more than it needs.
+            self._meter.set(size + size // 8)
+
+    def give_up_body(self, reply: Reply) -> None:
+        """Refuse the request whose body is being read, and forget the body."""
+        self.fail(reply)
+        self._current.body = b""
+
+    def close(self) -> None:
+        """Forget everything that was read. Nothing is parsed after this.
+
+        This parser and that of httptools know each other. If nobody separated them, a
+        body would stay in memory until the garbage collector found them.
+        """
+        self.failed = True
+        self.requests.clear()
+        self.memo.forget()
+        self._prepare()
+        self._parser = HttpRequestParser(None)
+        if self._meter is not None:
+            self._meter.close()
 
     def fail(self, reply: Reply) -> None:
         """Refuse the request that is being parsed. Nothing after it is parsed."""

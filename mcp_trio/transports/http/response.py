@@ -134,6 +134,9 @@ class PostResponse(Struct, eq=False):
                 self._stream = self.conversation.open_stream(self.principal)
             else:
                 self._stream = EventStream()
+                self._stream.charge_to(
+                    self.conversation.ledger, self.conversation.account
+                )
             if self._decided is not None:
                 self._decided.set()
         return self._stream

@@ -3,7 +3,7 @@
 It is the same for every host: the native server and ASGI.
 """
 
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from functools import lru_cache
 from math import ceil
 
@@ -33,7 +33,7 @@ from .messages import (
     refusal,
     reply,
 )
-from .metrics import Gauge, Metrics, store_gauges, thread_gauges
+from .metrics import Gauge, Metrics, labels, store_gauges, thread_gauges
 from .response import PostResponse
 from .rules import (
     HEALTH,
@@ -59,9 +59,17 @@ from .rules import (
 )
 from .sessions import HttpSession, Sessions
 from .settings import DEFAULT_SETTINGS, HttpSettings
+from .trusted_proxies import TrustedProxies
 
 # Seconds to write the remaining data after everything was cancelled.
 LAST_WORDS = 0.5
+# What the ledger charges.
+KINDS = frozenset(
+    {
+        *("bodies", "connections", "events", "listens"),
+        *("replies", "requests", "sessions", "subscriptions"),
+    }
+)
 # Refusals that well-meaning clients get too, and that are not worth a line in the log.
 ORDINARY = frozenset({404, 405, 406, 415})
 # What load balancers and orchestrators ask for.
@@ -81,9 +89,10 @@ class Service:
         self.guard = Guard(settings.hosts, settings.origins, cors=settings.cors)
         resource = _resource_of(server, settings)
         self.bearers = Bearers(server, settings.path, resource)
+        self._proxies = TrustedProxies(settings.trusted_proxies)
         self.metrics = Metrics()
         server.observe_requests(self.metrics)
-        self.sessions = Sessions()
+        self.sessions = Sessions(server.ledger)
         self._served = server.revisions
         # The revision of requests that state none; None if they need a session.
         self._unstated: Revision | None = None
@@ -100,6 +109,21 @@ class Service:
         }
 
     # Checking heads
+
+    def admission(self, peer: str) -> Callable[[Head], Reply | None]:
+        """Return what checks the heads of a connection with this peer."""
+        if self._proxies.trusts(peer):
+            return self.admit_forwarded
+        return self.admit
+
+    def admit_forwarded(self, head: Head) -> Reply | None:
+        """Check a head that a trusted proxy passes on.
+
+        A head that has a route already has its client's address, too.
+        """
+        if not head.route:
+            head.peer = self._proxies.client_of(head.headers) or head.peer
+        return self.admit(head)
 
     def admit(self, head: Head) -> Reply | None:
         """Check a head before its body comes. Returns the refusal, if it is refused.
@@ -208,12 +232,19 @@ class Service:
             Gauge("mcp_requests_in_flight", "Requests that are waiting.", in_flight),
             Gauge("mcp_sessions", "HTTP sessions that are open.", sessions),
         ]
+        held = {labels(kind=kind): size for kind, size in self._held().items()}
+        gauges.append(Gauge("mcp_held_bytes", "Bytes that are held for clients.", held))
         threads = self.server.environment.worker_threads
         if threads is not None:
             gauges += thread_gauges(threads)
         if self.server.shared_state is not None:
             gauges += store_gauges(self.server.shared_state)
         return gauges
+
+    def _held(self) -> dict[str, int]:
+        """Return the bytes that are held for clients, by kind."""
+        by_kind = self.server.ledger.by_kind
+        return {kind: by_kind[kind] for kind in sorted(KINDS | by_kind.keys())}
 
     def _post(self, head: Head, body: bytes) -> Reply | Exchange:
         """Answer a POST to the MCP endpoint, and show it to the message observer."""

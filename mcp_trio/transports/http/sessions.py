@@ -1,6 +1,7 @@
 """HTTP sessions, and the streams that their clients can resume."""
 
 import secrets
+from functools import partial
 from typing import cast
 
 from ...auth.access import Denied
@@ -8,14 +9,21 @@ from ...auth.principal import Principal, can_stand_in_for, is_same_principal
 from ...protocol.revisions import Revision, Revisions
 from ...protocol.session import Session
 from ...protocol.types import Json
+from ...server.accounts import Account, account_of
 from ...server.app import Server
 from ...server.channel import Channel
 from ...server.conversation import EMPTY, Conversation
+from ...server.ledger import Holding, Ledger, Priority
+from ...server.limits import MEMORY
 from .event_stream import NOWHERE, EventStream
 from .messages import Refused, refusal
 
+# As the ledger calls sessions.
+KIND = "sessions"
 # Ended streams that a session keeps.
 HISTORY_STREAMS = 8
+# Bytes that are charged for a session, without its streams.
+SESSION_SIZE = 2 * 1024
 # Digits of an event's number in a Last-Event-ID.
 MAX_DIGITS = 15
 
@@ -26,7 +34,7 @@ class HttpSession(Conversation):
     It becomes a session when it gets an id, with the reply to `initialize`.
     """
 
-    __slots__ = ("_stream_count", "_streams", "id", "used")
+    __slots__ = ("_stream_count", "_streams", "holding", "id", "ledger", "used")
     channel: EventStream
 
     def __init__(
@@ -47,6 +55,15 @@ class HttpSession(Conversation):
         self._stream_count = 0  # how many were ever opened; names are never reused
         self.id = b""  # empty unless it is a session
         self.used = 0.0  # when its last request came
+        self.ledger = server.ledger
+        self.holding: Holding | None = None  # set if it is a session
+
+    @property
+    def account(self) -> Account:
+        """Who pays for the session, and for its streams."""
+        if self.holding is not None:
+            return self.holding.account
+        return account_of(self, self.principal)
 
     @property
     def revision(self) -> Revision:
@@ -59,7 +76,7 @@ class HttpSession(Conversation):
 
         It is made when it is first used, because most sessions never need it.
         """
-        if self.channel is NOWHERE:
+        if self.channel is NOWHERE or self.channel.is_lost:
             self.channel = self.open_stream()
         return self.channel
 
@@ -74,13 +91,6 @@ class HttpSession(Conversation):
         if self.cancel_scopes or self.channel.readers:
             return True
         return any(stream.readers for stream in self._streams.values())
-
-    @property
-    def history_size(self) -> int:
-        """The bytes that are kept for a client that resumes a stream."""
-        if not self._streams:
-            return 0
-        return sum(stream.size for stream in self._streams.values())
 
     def tell(
         self,
@@ -98,14 +108,19 @@ class HttpSession(Conversation):
         To resume it, a token needs the scopes of this principal.
         """
         if not self.revision.resumes:
-            return EventStream()
-        streams = dict(self._streams)
+            stream = EventStream()
+            stream.charge_to(self.ledger, self.account)
+            return stream
+        streams = {
+            name: stream for name, stream in self._streams.items() if not stream.is_lost
+        }
         ended = [name for name, stream in streams.items() if stream.closed]
         if len(ended) >= HISTORY_STREAMS:
             del streams[ended[0]]
         name = b"%d" % self._stream_count
         self._stream_count += 1
         stream = EventStream(name, primes=self.revision.primes, principal=principal)
+        stream.charge_to(self.ledger, self.account)
         streams[name] = stream
         self._streams = streams
         return stream
@@ -127,10 +142,10 @@ class HttpSession(Conversation):
             return self.announcements, None
         name, _, number = last_event.partition(b"-")
         is_number = number.isdigit() and len(number) <= MAX_DIGITS
-        if name not in self._streams or not is_number:
+        stream = self._streams.get(name)
+        if stream is None or stream.is_lost or not is_number:
             problem = "no event of a stream that this session still has"
             raise Refused(refusal(400, f"Last-Event-ID: {problem}"))
-        stream = self._streams[name]
         if stream.principal and not can_stand_in_for(self.principal, stream.principal):
             raise Denied(
                 403,
@@ -145,33 +160,64 @@ class HttpSession(Conversation):
             scope.cancel()
         self.close()
         self.channel.close()
+        for stream in self._streams.values():
+            stream.stop_charging()
 
 
 class Sessions(dict[bytes, HttpSession]):
     """All sessions by id, the least recently used first.
 
-    Their number, their history and the time that they may be idle are bounded.
+    Their number and the time that they may be idle are bounded. The ledger charges them
+    and their history to their clients.
     """
 
     max_sessions = 10_000
-    max_history = 256 * 2**20  # bytes in all sessions together
     idle_timeout = 1800.0  # seconds
     now = 0.0  # when `expire` was last called
 
-    def open(self, session: HttpSession) -> bool:
-        """Add a session; if there are too many, end the one that was idle longest.
+    def __init__(self, ledger: Ledger | None = None) -> None:
+        super().__init__()
+        self._ledger = Ledger(MEMORY) if ledger is None else ledger
+        self._ledger.rank(KIND)
 
-        Returns False if all of them are busy.
+    def open(self, session: HttpSession) -> bool:
+        """Add a session; if there are too many, the client with the most loses one.
+
+        Returns False if the client of this one has as many as any, and all are busy.
         """
-        if len(self) >= self.max_sessions:
-            idle = (other for other in self.values() if not other.is_busy)
-            oldest = next(idle, None)
-            if oldest is None:
-                return False
-            self.end(oldest)
+        account = session.account
+        if len(self) >= self.max_sessions and not self._make_room(account):
+            return False
         session.id = secrets.token_urlsafe(18).encode()
         session.used = self.now
         self[session.id] = session
+        session.holding = self._ledger.hold(
+            account, KIND, SESSION_SIZE, Priority.IDLE, partial(self._give_up, session)
+        )
+        return session.id in self
+
+    def _make_room(self, account: Account) -> bool:
+        """End a session of the client that has most, if possible an idle one."""
+        most = self._ledger.most_of(KIND)
+        if most is None:
+            return False
+        count = self._ledger.count_of(most, KIND)
+        if count > 1:
+            if self._ledger.give_up_one(most, KIND):
+                return True
+            if self._ledger.count_of(account, KIND) >= count:
+                return False
+            busy = (session for session in self.values() if session.account == most)
+            self.end(next(busy))
+            return True
+        # Nobody has more than one, so the one goes that was idle longest.
+        return any(self._give_up(session) for session in list(self.values()))
+
+    def _give_up(self, session: HttpSession) -> bool:
+        """End a session whose place or memory is needed, unless it is busy."""
+        if session.is_busy:
+            return False
+        self.end(session)
         return True
 
     def find(self, id: bytes, principal: Principal | None) -> HttpSession | None:
@@ -181,23 +227,25 @@ class Sessions(dict[bytes, HttpSession]):
             return None
         session.used = self.now
         self[id] = self.pop(id)
+        if session.holding is not None:
+            session.holding.touch()
         return session
 
     def end(self, session: HttpSession) -> None:
         """End one session."""
         if self.pop(session.id, None) is not None:
             session.end()
+            if session.holding is not None:
+                session.holding.release()
         if not self:
             # A dict that has grown shrinks only when it is cleared.
             self.clear()
 
     def expire(self, now: float) -> None:
-        """End idle sessions, and those whose history is too much.
+        """End idle sessions.
 
         Call this often: it also sets the time that a session was last used.
         """
-        if now - self.now >= 1:
-            self._bound_history()
         self.now = now
         while self:
             oldest = next(iter(self.values()))
@@ -207,16 +255,3 @@ class Sessions(dict[bytes, HttpSession]):
                 self.find(oldest.id, oldest.principal)
             else:
                 self.end(oldest)
-
-    def _bound_history(self) -> None:
-        """End the longest idle sessions while all together keep too much."""
-        kept = sum(session.history_size for session in self.values())
-        if kept <= self.max_history:
-            return
-        for session in list(self.values()):
-            if kept <= self.max_history:
-                return
-            size = session.history_size
-            if size and not session.is_busy:
-                kept -= size
-                self.end(session)

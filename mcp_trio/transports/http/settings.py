@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from ...auth.resource_metadata import METADATA_PATH, is_resource_url
+from .trusted_proxies import check_cidr
 
 # Paths that are served beside the endpoint.
 RESERVED_PATHS = ("/healthz", "/metrics", "/sse", "/messages")
@@ -36,6 +37,8 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
     tls: tuple[str, str] | None = None
     # The endpoint's URL for clients, if a proxy makes it differ from the one seen here.
     public_url: str | None = None
+    # The networks of proxies that say by X-Forwarded-For who their clients are.
+    trusted_proxies: Iterable[str] = ()
 
     def __post_init__(self) -> None:
         """Check the settings. Raises ValueError or TypeError."""
@@ -46,6 +49,9 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
             _check("allowed_hosts", check_host, host)
         for origin in self.allowed_origins:
             _check("allowed_origins", check_origin, origin)
+        force_setattr(self, "trusted_proxies", _as_list(self, "trusted_proxies"))
+        for cidr in self.trusted_proxies:
+            _check("trusted_proxies", check_cidr, cidr)
         if self.public_url is not None:
             _check("public_url", check_public_url, self.public_url)
         if self.tls is not None and not _is_pair(self.tls):

@@ -418,27 +418,28 @@ def test_idle_sessions_expire_and_busy_ones_do_not() -> None:
     assert sessions.find(two.id, None) is None
 
 
-def test_what_all_sessions_keep_is_bounded_and_the_longest_idle_goes_first() -> None:
-    sessions, server = Sessions(), make_server()
+def test_what_all_sessions_keep_is_bounded_and_the_oldest_goes_first() -> None:
+    server = make_server()
+    server.ledger.budget = 1_000_000
+    sessions = Sessions(server.ledger)
     opened = []
-    for number in range(10):
+    for _ in range(10):
         session = HttpSession(server)
+        session.address = "192.0.2.1"
         session.session.revision = server.revisions.opening["2025-11-25"]
-        sessions.expire(float(number))
         assert sessions.open(session)
         for _ in range(8):
             stream = session.open_stream()
             stream.send(b"x" * 25_000)
             stream.close()
         opened.append(session)
-    session.open_stream().attach(object())  # it is busy
-    sessions.find(opened[0].id, None)
-    sessions.max_history = 1_000_000
-    sessions.expire(20.0)
-    assert list(sessions.values()) == [*opened[6:], opened[0]]
-    sessions.max_history = 0
-    sessions.expire(21.0)
-    assert list(sessions.values()) == [session]
+        assert server.ledger.held <= 1_000_000
+    assert list(sessions.values()) == opened[-len(sessions) :]
+    assert 3 <= len(sessions) < 6
+    assert session.resume(b"7-0") == (stream, 0)
+    for session in opened:
+        sessions.end(session)
+    assert server.ledger.held == 0
 
 
 def test_a_session_of_another_principal_is_not_found() -> None:

@@ -1,0 +1,54 @@
+"""What a request is charged from when it first waits until its end."""
+
+from msgspec import Raw
+
+from ..protocol.params import NO_META
+from .accounts import account_of
+from .ledger import Holding, Ledger, Priority
+from .limiter import LISTENS
+from .request import Request
+
+# A request itself: its task, its frames, its place in the server's tables.
+REQUEST_SIZE = 2 * 1024
+# A URI that a client listens to, in addition to its characters.
+URI_SIZE = 256
+# Decoded JSON takes more memory than its bytes: so much for each array, object and
+# string, and for each item that follows another one.
+VALUE_SIZE = 64
+ITEM_SIZE = 32
+
+# While no more requests than this wait, those with few params are not charged. All of
+# them together take no more than a few megabytes, and most never become more.
+FREE_REQUESTS = 500
+FREE_PARAMS = 256
+
+
+def hold_request(ledger: Ledger, request: Request, total: int) -> Holding | None:
+    """Charge the account of a request that begins to wait.
+
+    `total` is the number of requests that wait. Returns None if this one is free.
+    """
+    raw = bytes(request.call.raw)
+    is_listen = request.call.method == LISTENS
+    if total <= FREE_REQUESTS and len(raw) <= FREE_PARAMS and not is_listen:
+        return None
+    account = account_of(request.conversation, request.principal)
+    if is_listen:
+        _drop_raw(request)
+        uris = request.call.params.notifications.resource_subscriptions
+        size = REQUEST_SIZE + sum(map(len, uris)) + URI_SIZE * len(uris)
+        return ledger.hold(account, "listens", size, Priority.STREAM, request.give_up)
+    size = REQUEST_SIZE + params_size(raw)
+    return ledger.hold(account, "requests", size, Priority.REQUEST, request.give_up)
+
+
+def params_size(raw: bytes) -> int:
+    """Return how many bytes encoded params take, together with their values."""
+    values = raw.count(b"{") + raw.count(b"[") + raw.count(b'"')
+    return len(raw) + VALUE_SIZE * values + ITEM_SIZE * raw.count(b",")
+
+
+def _drop_raw(request: Request) -> None:
+    """Keep of a subscription only what it listens to: it may last for days."""
+    request.call.raw = Raw(b"{}")
+    request.call.params.meta = NO_META

@@ -1,0 +1,406 @@
+"""What the server holds for its clients, in bytes, and who pays when it is too much.
+
+Whatever a client makes the server keep is a `Holding` of its account: a body that is
+being read, a request that waits, replies that are not read, event history, sessions,
+subscriptions. All accounts share one budget. A client may use all of what is free, but
+never what another one needs: when the budget is exceeded, the account that holds most
+gives something up.
+
+Each account gives up its holdings in this order:
+
+    Priority.IDLE      nobody uses it now; the oldest first
+    Priority.STREAM    a client reads it, or should; the oldest first
+    Priority.REQUEST   work that is under way; the newest first
+
+A holding is charged when something begins to be kept, never on the way of a request
+that is answered in the turn that read it. What changes often is charged by a `Meter`,
+in steps, and not at all while it is small.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from enum import IntEnum
+from math import inf
+from weakref import WeakMethod
+
+import trio
+
+from .accounts import Account
+
+log = logging.getLogger("mcp_trio")
+
+# When the budget is exceeded, room is made for this part of it, so that the next charge
+# does not have to look for room again.
+ROOM = 1 / 16
+# Seconds between two log lines about the budget.
+LOG_INTERVAL = 10.0
+# A meter charges in steps of so many bytes.
+STEP = 4 * 1024
+
+
+class Priority(IntEnum):
+    """What an account gives up first has the lowest priority."""
+
+    IDLE = 0
+    STREAM = 1
+    REQUEST = 2
+
+
+class Holding:
+    """Something that is kept for an account, with its size in bytes.
+
+    `give_up` is called when the account has to pay. It lets go of whatever is held and
+    returns True, or returns False if that is not possible now. `release` must be called
+    when the thing is gone, for whatever reason; calling it twice does nothing.
+    """
+
+    __slots__ = ("_entry", "_ledger", "_priority", "give_up", "kind", "size")
+
+    def __init__(
+        self,
+        ledger: "Ledger",
+        entry: "_Entry",
+        kind: str,
+        size: int,
+        priority: Priority,
+        give_up: Callable[[], bool],
+    ) -> None:
+        self.kind = kind
+        self.size = size
+        self.give_up: Callable[[], bool] | None = give_up
+        self._ledger = ledger
+        self._entry = entry
+        self._priority = priority
+
+    @property
+    def account(self) -> Account:
+        """The account that pays for this."""
+        return self._entry.account
+
+    @property
+    def is_released(self) -> bool:
+        """Whether this is charged no more."""
+        return self.give_up is None
+
+    def resize(self, size: int) -> None:
+        """Charge another number of bytes from now on."""
+        if self.give_up is not None:
+            self._ledger.charge(self._entry, self.kind, size - self.size)
+            self.size = size
+            self._ledger.keep_budget()
+
+    def touch(self) -> None:
+        """Count this as just used, so it is not the oldest of its account."""
+        if self.give_up is not None:
+            holdings = self._entry.holdings[self._priority]
+            del holdings[self]
+            holdings[self] = None
+
+    def reprioritize(self, priority: Priority) -> None:
+        """Change when this is given up; it becomes the newest of its new priority."""
+        if self.give_up is not None and priority is not self._priority:
+            del self._entry.holdings[self._priority][self]
+            self._entry.holdings[priority][self] = None
+            self._priority = priority
+
+    def release(self) -> None:
+        """Charge nothing for this any more."""
+        if self.give_up is not None:
+            # Also breaks the cycle between this and what it belongs to.
+            self.give_up = None
+            del self._entry.holdings[self._priority][self]
+            self._ledger.charge(self._entry, self.kind, -self.size)
+            self._ledger.count(self._entry, self.kind, -1)
+
+
+class _Entry:
+    """One account's holdings, by priority; the oldest is first."""
+
+    __slots__ = ("account", "counts", "holdings", "total")
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+        self.total = 0
+        self.counts: dict[str, int] = {}  # holdings, by kind
+        self.holdings: tuple[dict[Holding, None], ...] = ({}, {}, {})
+
+    def in_order(self) -> list[Holding]:
+        """Return the holdings, in the order in which they are given up."""
+        idle, streams, requests = self.holdings
+        return [*idle, *streams, *reversed(requests)]
+
+
+class _Ranking:
+    """The accounts, by how many holdings of one kind they have.
+
+    Counts change by one, so the account with the most is known without a search.
+    """
+
+    def __init__(self) -> None:
+        # By count, beginning with one.
+        self._levels: list[dict[Account, None]] = []
+
+    def change(self, account: Account, old: int, new: int) -> None:
+        """Note that an account's count has changed by one."""
+        if old:
+            del self._levels[old - 1][account]
+        if new:
+            if new > len(self._levels):
+                self._levels.append({})
+            self._levels[new - 1][account] = None
+        while self._levels and not self._levels[-1]:
+            self._levels.pop()
+
+    def most(self) -> Account | None:
+        """Return an account with the highest count."""
+        return next(iter(self._levels[-1])) if self._levels else None
+
+
+class Ledger:
+    """All accounts, and the budget that they share.
+
+    `held` is what all accounts hold together, and `by_kind` says what it is.
+    """
+
+    def __init__(self, budget: int) -> None:
+        self.budget = budget
+        self.held = 0
+        self.by_kind: Counter[str] = Counter()
+        # How many holdings had to be given up.
+        self.given_up = 0
+        self._entries: dict[Account, _Entry] = {}
+        self._rankings: dict[str, _Ranking] = {}
+        self._is_making_room = False
+        self._log_at = -inf
+
+    def hold(
+        self,
+        account: Account,
+        kind: str,
+        size: int,
+        priority: Priority,
+        give_up: Callable[[], bool],
+    ) -> Holding:
+        """Charge an account for something that is kept from now on.
+
+        It may be given up before this returns: see `Holding.is_released`.
+        """
+        entry = self._entries.get(account)
+        if entry is None:
+            entry = self._entries[account] = _Entry(account)
+        holding = Holding(self, entry, kind, size, priority, give_up)
+        entry.holdings[priority][holding] = None
+        self.charge(entry, kind, size)
+        self.count(entry, kind, 1)
+        if self.held > self.budget:
+            self.keep_budget()
+        return holding
+
+    def held_by(self, account: Account) -> int:
+        """Return the bytes that an account holds."""
+        entry = self._entries.get(account)
+        return 0 if entry is None else entry.total
+
+    # Fair shares of what is counted
+
+    def rank(self, *kinds: str) -> None:
+        """Keep track of which account has the most holdings of these kinds.
+
+        To be called before there are any.
+        """
+        for kind in kinds:
+            self._rankings.setdefault(kind, _Ranking())
+
+    def count_of(self, account: Account, kind: str) -> int:
+        """Return how many holdings of a ranked kind an account has."""
+        entry = self._entries.get(account)
+        return 0 if entry is None else entry.counts.get(kind, 0)
+
+    def most_of(self, kind: str) -> Account | None:
+        """Return the account with the most holdings of a ranked kind, or None."""
+        return self._rankings[kind].most()
+
+    def give_up_one(self, account: Account, kind: str) -> bool:
+        """Have an account give up the first idle holding of a kind that it can."""
+        entry = self._entries.get(account)
+        if entry is None:
+            return False
+        for holding in list(entry.holdings[Priority.IDLE]):
+            if holding.kind == kind and self._give_up(holding):
+                return True
+        return False
+
+    # For holdings
+
+    def charge(self, entry: _Entry, kind: str, change: int) -> None:
+        """Change what an account holds, without a look at the budget."""
+        entry.total += change
+        self.held += change
+        self.by_kind[kind] += change
+
+    def count(self, entry: _Entry, kind: str, change: int) -> None:
+        """Count a new holding (1), or one that is gone (-1)."""
+        if kind in self._rankings:
+            old = entry.counts.get(kind, 0)
+            entry.counts[kind] = old + change
+            self._rankings[kind].change(entry.account, old, old + change)
+        if change < 0 and not any(entry.holdings):
+            self._entries.pop(entry.account, None)
+
+    def keep_budget(self) -> None:
+        """Have the largest accounts give holdings up, if the budget is exceeded."""
+        if self.held <= self.budget or self._is_making_room:
+            # What is given up may charge something itself, such as an error reply.
+            return
+        self._is_making_room = True
+        try:
+            self._make_room(self.budget - int(self.budget * ROOM))
+        finally:
+            self._is_making_room = False
+
+    # Making room
+
+    def _make_room(self, target: int) -> None:
+        before = self.given_up
+        unable: set[Account] = set()
+        while self.held > target:
+            entry = self._largest_except(unable)
+            if entry is None:
+                break
+            if not self._take_from(entry, target):
+                unable.add(entry.account)
+        self._log(self.given_up - before)
+
+    def _largest_except(self, unable: set[Account]) -> _Entry | None:
+        entries = [
+            entry for entry in self._entries.values() if entry.account not in unable
+        ]
+        return max(entries, key=lambda entry: entry.total, default=None)
+
+    def _take_from(self, entry: _Entry, target: int) -> bool:
+        """Have an account give up holdings while it is the largest and must.
+
+        Returns whether it gave up any.
+        """
+        has_given_up = False
+        others = [other.total for other in self._entries.values() if other is not entry]
+        next_largest = max(others, default=0)
+        for holding in entry.in_order():
+            if self.held <= target:
+                break
+            if has_given_up and entry.total < next_largest:
+                # Another account is the largest now.
+                break
+            if holding.size and self._give_up(holding):
+                has_given_up = True
+        return has_given_up
+
+    def _give_up(self, holding: Holding) -> bool:
+        """Give a holding up, if that is possible now."""
+        give_up = holding.give_up
+        if give_up is None or not give_up():
+            return False
+        holding.release()
+        self.given_up += 1
+        return True
+
+    def _log(self, count: int) -> None:
+        now = trio.current_time() if trio.lowlevel.in_trio_run() else inf
+        if now < self._log_at:
+            return
+        self._log_at = now + LOG_INTERVAL
+        log.warning(
+            "the memory budget of %d bytes is exceeded; the clients that hold most "
+            "have given up %d things",
+            self.budget,
+            count,
+            extra={"event": "memory", "held": self.held, "given_up": count},
+        )
+
+
+class Meter:
+    """Charges an account for something whose size changes often.
+
+    Up to `free` bytes are not charged, so what stays small costs next to nothing.
+
+    `give_up` is a method of what the meter belongs to. The ledger does not keep that
+    alive, and charges nothing for it when it is gone.
+    """
+
+    __slots__ = (
+        "_account",
+        "_charged",
+        "_free",
+        "_give_up",
+        "_holding",
+        "_is_closed",
+        "_kind",
+        "_ledger",
+        "_priority",
+    )
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        account: Account,
+        kind: str,
+        priority: Priority,
+        give_up: Callable[[], bool],
+        *,
+        free: int = STEP,
+    ) -> None:
+        self._ledger = ledger
+        self._account = account
+        self._kind = kind
+        self._priority = priority
+        self._give_up = WeakMethod(give_up)
+        self._free = free
+        self._charged = 0
+        self._is_closed = False
+        self._holding: Holding | None = None
+
+    def __del__(self) -> None:
+        if self._holding is not None:
+            self._holding.release()
+
+    def set(self, size: int) -> None:
+        """Note the size. This may give up what it belongs to, before it returns."""
+        if size <= self._free:
+            self._stop_charging()
+        elif not self._charged - STEP < size <= self._charged:
+            self._charge(-(-size // STEP) * STEP)
+
+    def reprioritize(self, priority: Priority) -> None:
+        """Change when this is given up."""
+        self._priority = priority
+        if self._holding is not None:
+            self._holding.reprioritize(priority)
+
+    def close(self) -> None:
+        """Charge nothing any more, whatever the size."""
+        self._stop_charging()
+        self._is_closed = True
+
+    def _charge(self, size: int) -> None:
+        if self._is_closed:
+            return
+        self._charged = size
+        if self._holding is not None and not self._holding.is_released:
+            self._holding.resize(size)
+            return
+        method = self._give_up
+
+        def give_up() -> bool:
+            found = method()
+            return found is None or found()
+
+        self._holding = self._ledger.hold(
+            self._account, self._kind, size, self._priority, give_up
+        )
+
+    def _stop_charging(self) -> None:
+        self._charged = 0
+        if self._holding is not None:
+            self._holding.release()
+            self._holding = None

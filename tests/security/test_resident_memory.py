@@ -1,0 +1,201 @@
+"""Resident memory stays within the budget, whatever clients send, and comes back."""
+
+import json
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.command_line import ENVIRONMENT
+from tests.support.http_wire import HEADERS, MODERN, message, modern_headers, request
+from tests.support.websocket import UPGRADE, masked
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.load,
+    pytest.mark.skipif(
+        not Path("/proc/self/status").exists(),
+        reason="needs /proc to read the memory of a process",
+    ),
+]
+
+MIB = 2**20
+R = "2025-11-25"
+MOST = 350 * MIB
+LEFT = 40 * MIB
+SETTLE = 5.0  # seconds after the clients have gone
+SERVER = """
+import trio
+from mcp_trio import Server
+
+server = Server("attacked")
+
+
+@server.tool
+async def recite() -> str:
+    return "x" * (7 * 2**20)
+
+
+@server.resource("notes://{name}")
+async def note(name: str) -> str:
+    return name
+"""
+
+
+class Attacked:
+    """A server in a process of its own."""
+
+    def __init__(self, process: Any) -> None:
+        self.process = process
+        line = ""
+        while "/mcp" not in line:
+            line = process.stderr.readline()
+            assert line, "the server did not start"
+        self.port = int(line.rpartition(":")[2].partition("/")[0])
+
+    def memory(self, name: str) -> int:
+        """Return resident bytes: VmRSS is now, VmHWM was the most."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
+        found = re.search(rf"^{name}:\s+(\d+) kB$", status, re.MULTILINE)
+        assert found is not None
+        return int(found[1]) * 1024
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), 10)
+
+    def post(self, body: dict[str, Any], **headers: str) -> bytes:
+        """Send a request on a connection of its own, and return the response."""
+        with self.connect() as connection:
+            return self.ask(connection, body, {**HEADERS, **headers})
+
+    def ask(
+        self, connection: socket.socket, body: dict[str, Any], headers: dict[str, str]
+    ) -> bytes:
+        data = request("POST", "/mcp", headers, json.dumps(body).encode())
+        connection.sendall(data)
+        return connection.recv(65536)
+
+    def open_session(self, capabilities: dict[str, Any]) -> str:
+        params = {
+            "protocolVersion": R,
+            "capabilities": capabilities,
+            "clientInfo": {"name": "attacker", "version": "1"},
+        }
+        response = self.post(message("initialize", params)).decode("latin-1")
+        found = re.search(r"(?i)mcp-session-id: (\S+)", response)
+        assert found is not None, response
+        return found[1]
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
+    file = tmp_path_factory.mktemp("attacked") / "attacked.py"
+    file.write_text(SERVER, encoding="utf-8")
+    command = [sys.executable, "-m", "mcp_trio", "run", str(file), "--http", "0"]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+    ) as process:
+        try:
+            attacked = Attacked(process)
+            attacked.open_session({})
+            yield attacked
+        finally:
+            process.kill()
+
+
+def wait_until_level(attacked: Attacked) -> None:
+    """Wait until the server takes no more memory."""
+    size = 0
+    while attacked.memory("VmRSS") > size:
+        size = attacked.memory("VmRSS")
+        time.sleep(0.5)
+
+
+def send_nested_capabilities(attacked: Attacked) -> None:
+    nested = {"x": [{}] * (MIB - 1000)}
+    for _ in range(6):
+        attacked.open_session({"sampling": {"tools": nested}})
+
+
+def subscribe_to_long_uris(attacked: Attacked) -> None:
+    session = {"Mcp-Session-Id": attacked.open_session({})}
+    uri = "notes://".ljust(4 * MIB - 1000, "x")
+    for id in range(100):
+        reply = attacked.post(
+            message("resources/subscribe", {"uri": uri}, id), **session
+        )
+        assert b"length <= 8192" in reply
+
+
+def listen_with_large_meta(attacked: Attacked) -> None:
+    meta = {**MODERN, "more": "x" * (4 * MIB - 1000)}
+    params = {"notifications": {"toolsListChanged": True}, "_meta": meta}
+    with attacked.connect() as connection:
+        connection.sendall(UPGRADE)
+        connection.recv(65536)
+        for id in range(200):
+            asked = message("subscriptions/listen", params, id)
+            connection.sendall(masked(1, json.dumps(asked).encode()))
+        answers = b""
+        while answers.count(b"subscriptions/acknowledged") < 200:
+            piece = connection.recv(65536)
+            assert piece
+            answers += piece
+
+
+def ping_with_long_ids(attacked: Attacked) -> None:
+    for _ in range(16):
+        session = {"Mcp-Session-Id": attacked.open_session({})}
+        for _ in range(9):
+            attacked.post(message("ping", None, "x" * (4 * MIB - 1000)), **session)
+
+
+def do_not_read(attacked: Attacked) -> None:
+    asked = message("tools/call", {"name": "recite", "_meta": MODERN})
+    data = request("POST", "/mcp", modern_headers(asked), json.dumps(asked).encode())
+    with ExitStack() as stack:
+        for _ in range(60):
+            stack.enter_context(attacked.connect()).sendall(data)
+        wait_until_level(attacked)
+
+
+def begin_uploads_and_abort(attacked: Attacked) -> None:
+    head = f"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: {4 * MIB}\r\n"
+    fields = "".join(f"{name}: {value}\r\n" for name, value in HEADERS.items())
+    data = f"{head}{fields}\r\n".encode() + b"[" * (4 * MIB - 1000)
+    for _ in range(400):
+        with attacked.connect() as connection:
+            connection.sendall(data)
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        send_nested_capabilities,
+        subscribe_to_long_uris,
+        listen_with_large_meta,
+        ping_with_long_ids,
+        do_not_read,
+        begin_uploads_and_abort,
+    ],
+)
+def test_resident_memory_is_bounded_and_comes_back(
+    attack: Any, attacked: Attacked
+) -> None:
+    before = attacked.memory("VmRSS")
+    attack(attacked)
+    deadline = time.monotonic() + SETTLE
+    while attacked.memory("VmRSS") > before + LEFT and time.monotonic() < deadline:
+        time.sleep(0.1)
+    left = attacked.memory("VmRSS") - before
+    peak = attacked.memory("VmHWM")
+    print(f"{attack.__name__}: peak {peak // MIB} MiB, left {left // MIB} MiB")
+    assert peak <= MOST
+    assert left <= LEFT

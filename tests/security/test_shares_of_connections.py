@@ -1,0 +1,94 @@
+"""When connections run out, the client with the most of them gives way."""
+
+import json
+from contextlib import AsyncExitStack, suppress
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from mcp_trio.transports.http import server as native
+from tests.support.http_wire import (
+    HEADERS,
+    MODERN,
+    Signals,
+    Site,
+    Wire,
+    make_server,
+    message,
+    modern_headers,
+    request,
+    site,
+)
+
+MOST = 8
+
+
+def post(method: str, params: dict[str, Any]) -> bytes:
+    asked = message(method, {**params, "_meta": MODERN})
+    body = json.dumps(asked).encode()
+    return request("POST", "/mcp", modern_headers(asked), body)
+
+
+LISTEN = post("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+WAIT = post("tools/call", {"name": "wait", "arguments": {}})
+ADD = post("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
+
+
+async def wire_from(address: str, there: Site, stack: AsyncExitStack) -> Wire:
+    """Connect from another address of this machine."""
+    stream = await trio.open_tcp_stream("127.0.0.1", there.port, local_address=address)
+    return Wire(await stack.enter_async_context(stream))
+
+
+@pytest.mark.parametrize("busy", [LISTEN, WAIT], ids=["listens", "calls"])
+async def test_a_client_that_fills_all_connections_gives_way_to_another(
+    busy: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "MOST_CONNECTIONS", MOST)
+    async with site(make_server(Signals())) as there, AsyncExitStack() as stack:
+        for _ in range(MOST):
+            wire = await wire_from("127.0.0.1", there, stack)
+            await wire.send(busy)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        for _ in range(3):
+            honest = await wire_from("127.0.0.2", there, stack)
+            await honest.send(ADD)
+            response = await honest.response()
+            assert response.json["result"]["content"][0]["text"] == "3"
+
+
+async def test_the_one_connection_of_another_client_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(native, "MOST_CONNECTIONS", MOST)
+    async with site(make_server(Signals())) as there, AsyncExitStack() as stack:
+        honest = await wire_from("127.0.0.2", there, stack)
+        for _ in range(3 * MOST):
+            await honest.send(ADD)
+            assert (await honest.response()).status == 200
+            wire = await wire_from("127.0.0.1", there, stack)
+            with suppress(trio.BrokenResourceError):
+                await wire.send(LISTEN)
+
+
+async def test_idle_connections_of_the_busiest_client_go_before_its_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(native, "MOST_CONNECTIONS", 4)
+    monkeypatch.setattr(native, "ROOM", 1)
+    signals = Signals()
+    async with site(make_server(signals)) as there, AsyncExitStack() as stack:
+        idle, working, *_ = [
+            await wire_from("127.0.0.1", there, stack) for _ in range(4)
+        ]
+        await working.send(WAIT)
+        await signals.begun.wait()
+        await idle.send(request("GET", "/healthz", HEADERS))
+        assert (await idle.response()).status == 200
+        honest = await wire_from("127.0.0.2", there, stack)
+        await honest.send(ADD)
+        assert (await honest.response()).status == 200
+        signals.go.set()
+        assert (await working.response()).status == 200

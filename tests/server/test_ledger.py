@@ -1,0 +1,284 @@
+"""The largest account pays when the budget is exceeded, in a fixed order."""
+
+import pytest
+
+from mcp_trio.server.accounts import Account
+from mcp_trio.server.ledger import STEP, Holding, Ledger, Meter, Priority
+
+ALICE = Account("principal", "alice")
+BOB = Account("principal", "bob")
+CAROL = Account("principal", "carol")
+
+
+class Given:
+    """Holdings by name, and the names of those that were given up."""
+
+    def __init__(self, budget: int) -> None:
+        self.ledger = Ledger(budget)
+        self.ledger.rank("sessions", "streams")
+        self.up: list[str] = []
+        self.holdings: dict[str, Holding] = {}
+        self.refusing: set[str] = set()
+
+    def hold(
+        self,
+        name: str,
+        account: Account,
+        size: int,
+        priority: Priority = Priority.IDLE,
+        kind: str = "sessions",
+    ) -> Holding:
+        def give_up() -> bool:
+            if name in self.refusing:
+                return False
+            self.up.append(name)
+            return True
+
+        holding = self.ledger.hold(account, kind, size, priority, give_up)
+        self.holdings[name] = holding
+        return holding
+
+
+def test_nothing_is_given_up_within_the_budget() -> None:
+    given = Given(100)
+    given.hold("a", ALICE, 50)
+    given.hold("b", BOB, 50)
+    assert given.up == []
+    assert given.ledger.held == 100
+    assert given.ledger.by_kind["sessions"] == 100
+
+
+def test_the_largest_account_pays_for_a_small_newcomer() -> None:
+    given = Given(100)
+    given.hold("a1", ALICE, 30)
+    given.hold("a2", ALICE, 50)
+    given.hold("b", BOB, 15)
+    given.hold("c", CAROL, 10)
+    assert given.up == ["a1"]
+    assert given.ledger.held_by(BOB) == 15
+    assert given.ledger.held_by(CAROL) == 10
+
+
+def test_idle_holdings_go_first_then_streams_then_the_newest_requests() -> None:
+    given = Given(100)
+    given.hold("old request", ALICE, 20, Priority.REQUEST)
+    given.hold("new request", ALICE, 20, Priority.REQUEST)
+    given.hold("stream", ALICE, 20, Priority.STREAM)
+    given.hold("old idle", ALICE, 20, Priority.IDLE)
+    given.hold("new idle", ALICE, 20, Priority.IDLE)
+    big = given.hold("b", BOB, 10)
+    assert given.up == ["old idle"]
+    for size, gone in [(30, "new idle"), (50, "stream")]:
+        big.resize(size)
+        assert given.up[-1] == gone
+    assert "old request" not in given.up
+
+
+def test_the_newest_request_is_given_up_before_older_ones() -> None:
+    given = Given(100)
+    given.hold("first", ALICE, 40, Priority.REQUEST)
+    given.hold("second", ALICE, 40, Priority.REQUEST)
+    given.hold("b", BOB, 30)
+    assert given.up == ["second"]
+
+
+def test_a_holding_that_was_used_is_not_the_oldest() -> None:
+    given = Given(100)
+    given.hold("first", ALICE, 40)
+    given.hold("second", ALICE, 40)
+    given.holdings["first"].touch()
+    given.hold("b", BOB, 30)
+    assert given.up == ["second"]
+
+
+def test_two_large_accounts_pay_in_turn() -> None:
+    given = Given(100)
+    for number in range(5):
+        given.hold(f"a{number}", ALICE, 10)
+        given.hold(f"b{number}", BOB, 10)
+    given.hold("c", CAROL, 20)
+    # Both are equal, so both give something, until there is room for a while.
+    assert sorted(given.up) == ["a0", "b0", "b1"]
+    assert given.ledger.held == 90
+
+
+def test_what_cannot_be_given_up_now_is_skipped() -> None:
+    given = Given(100)
+    given.refusing.add("busy")
+    given.hold("busy", ALICE, 60)
+    given.hold("idle", ALICE, 20)
+    given.hold("b", BOB, 30)
+    assert given.up == ["idle"]
+
+
+def test_the_next_account_pays_if_the_largest_cannot(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    given = Given(100)
+    given.refusing.add("busy")
+    given.hold("busy", ALICE, 60)
+    given.hold("b", BOB, 30)
+    given.hold("c", CAROL, 20)
+    assert given.up == ["b"]
+    given.refusing.add("c")
+    given.hold("more", ALICE, 100)
+    assert given.up == ["b", "more"]
+    assert "the memory budget of 100 bytes is exceeded" in caplog.text
+
+
+def test_releasing_is_idempotent_and_forgets_the_account() -> None:
+    given = Given(100)
+    holding = given.hold("a", ALICE, 60)
+    holding.release()
+    holding.release()
+    holding.resize(50)
+    holding.touch()
+    assert given.ledger.held == 0
+    assert given.ledger.count_of(ALICE, "sessions") == 0
+    assert given.ledger.most_of("sessions") is None
+
+
+def test_a_holding_that_shrinks_makes_room() -> None:
+    given = Given(100)
+    holding = given.hold("a", ALICE, 90)
+    holding.resize(10)
+    given.hold("b", BOB, 90)
+    assert given.up == []
+
+
+def test_a_holding_can_change_its_priority() -> None:
+    given = Given(100)
+    given.hold("first", ALICE, 40, Priority.IDLE)
+    given.hold("second", ALICE, 40, Priority.IDLE)
+    given.holdings["first"].reprioritize(Priority.REQUEST)
+    given.hold("b", BOB, 30)
+    assert given.up == ["second"]
+    assert given.holdings["first"].size == 40
+
+
+def test_the_account_with_the_most_of_a_kind_is_known() -> None:
+    given = Given(100)
+    given.hold("a", ALICE, 1)
+    given.hold("b1", BOB, 1)
+    given.hold("b2", BOB, 1)
+    given.hold("c1", CAROL, 1, kind="streams")
+    given.hold("c2", CAROL, 1, kind="streams")
+    given.hold("c3", CAROL, 1, kind="streams")
+    assert given.ledger.most_of("sessions") == BOB
+    assert given.ledger.most_of("streams") == CAROL
+    assert given.ledger.count_of(BOB, "sessions") == 2
+
+
+def test_what_is_charged_while_room_is_made_does_not_recurse() -> None:
+    ledger = Ledger(100)
+
+    def give_up() -> bool:
+        ledger.hold(BOB, "replies", 10, Priority.STREAM, lambda: True)
+        return True
+
+    ledger.hold(ALICE, "requests", 60, Priority.REQUEST, give_up)
+    ledger.hold(ALICE, "requests", 60, Priority.REQUEST, give_up)
+    assert ledger.held_by(BOB) == 10
+    assert ledger.held <= 100
+
+
+def test_a_thousand_accounts_are_cheap_within_the_budget() -> None:
+    given = Given(10**9)
+    for number in range(1000):
+        account = Account("address", str(number))
+        given.hold(str(number), account, 1000)
+    assert given.ledger.held == 10**6
+    for holding in given.holdings.values():
+        holding.release()
+    assert given.ledger.held == 0
+    assert not given.ledger._entries
+
+
+def test_an_account_gives_up_its_oldest_of_one_kind() -> None:
+    given = Given(10**6)
+    given.hold("old stream", ALICE, 1, kind="streams")
+    given.hold("old session", ALICE, 1)
+    given.hold("new session", ALICE, 1)
+    given.holdings["old session"].touch()
+    assert given.ledger.give_up_one(ALICE, "sessions")
+    assert given.up == ["new session"]
+    assert given.ledger.give_up_one(ALICE, "sessions")
+    assert not given.ledger.give_up_one(ALICE, "sessions")
+    assert given.ledger.most_of("streams") == ALICE
+
+
+class Body:
+    """Something whose size changes."""
+
+    def __init__(self, ledger: Ledger, free: int = STEP) -> None:
+        self.given_up = 0
+        self.meter = Meter(
+            ledger, ALICE, "bodies", Priority.REQUEST, self.give_up, free=free
+        )
+
+    def give_up(self) -> bool:
+        self.given_up += 1
+        return True
+
+
+def test_a_meter_does_not_charge_what_is_small() -> None:
+    ledger = Ledger(10**6)
+    body = Body(ledger)
+    meter = body.meter
+    meter.set(STEP)
+    assert ledger.held == 0
+    meter.set(STEP + 1)
+    assert ledger.held == 2 * STEP
+    meter.set(0)
+    assert ledger.held == 0
+
+
+def test_a_meter_charges_in_steps_up_and_down() -> None:
+    ledger = Ledger(10**6)
+    body = Body(ledger, free=0)
+    meter = body.meter
+    for size in (1, STEP, STEP + 1, 10 * STEP, 9 * STEP + 1, 9 * STEP, 100, 0):
+        meter.set(size)
+        assert ledger.held == -(-size // STEP) * STEP
+    assert not ledger._entries
+
+
+def test_what_a_meter_charges_can_be_given_up_as_it_grows() -> None:
+    ledger = Ledger(10 * STEP)
+    body = Body(ledger)
+    meter = body.meter
+    meter.set(9 * STEP)
+    assert not body.given_up
+    meter.set(11 * STEP)
+    assert body.given_up
+    assert ledger.held == 0
+    # What goes on growing all the same is charged again.
+    meter.set(5 * STEP)
+    assert ledger.held == 5 * STEP
+
+
+def test_a_closed_meter_charges_nothing() -> None:
+    ledger = Ledger(10**6)
+    body = Body(ledger)
+    meter = body.meter
+    meter.set(10 * STEP)
+    meter.close()
+    meter.set(20 * STEP)
+    assert ledger.held == 0
+
+
+def test_a_new_holding_can_be_the_one_that_is_given_up() -> None:
+    given = Given(100)
+    given.hold("b", BOB, 10, Priority.REQUEST)
+    holding = given.hold("a", ALICE, 200, Priority.REQUEST)
+    assert given.up == ["a"]
+    assert holding.is_released
+
+
+def test_what_is_gone_is_not_charged_even_if_nobody_has_said_so() -> None:
+    ledger = Ledger(10**6)
+    body = Body(ledger)
+    body.meter.set(10 * STEP)
+    assert ledger.held == 10 * STEP
+    del body
+    assert ledger.held == 0
