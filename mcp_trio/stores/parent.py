@@ -307,11 +307,11 @@ class ParentStore:
         self._writer.put(operations.encode_frame(StoreCall(self._numbers, operation)))
         return self._numbers
 
-    async def _call(self, operation: operations.AnyOperation) -> Any:  # noqa: ANN401 (operations differ)
+    async def _call(self, operation: operations.AnyOperation) -> Any:
         """Send a call, and wait for its result."""
         return await self._result(self._send(operation), operation)
 
-    async def _result(self, number: int, operation: operations.AnyOperation) -> Any:  # noqa: ANN401 (operations differ)
+    async def _result(self, number: int, operation: operations.AnyOperation) -> Any:
         began = perf_counter()
         pending = self._pending[number] = _Pending(operation, trio.Event())
         try:

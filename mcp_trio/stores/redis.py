@@ -322,7 +322,7 @@ class RedisStore:
             raise RuntimeError("the store is not in use; enter store.running() first")
         return self._client
 
-    async def _script(self, script: str, keys: Sequence[str], *arguments: Value) -> Any:  # noqa: ANN401 (scripts return different things)
+    async def _script(self, script: str, keys: Sequence[str], *arguments: Value) -> Any:
         """Run a script. Raises StoreUnavailable."""
         registered = self._connected().register_script(script)
         return await self._connection.run(lambda: registered(keys, arguments))

@@ -633,5 +633,7 @@ async def test_a_tool_error_keeps_its_words_outside_of_tools_too(method: str) ->
 
 def test_a_message_that_is_not_text_is_refused_where_the_error_is_made() -> None:
     message: Any = 5
-    with pytest.raises(TypeError, match=r"^InvalidParams\(message\): expected str, got 5$"):
+    with pytest.raises(
+        TypeError, match=r"^InvalidParams\(message\): expected str, got 5$"
+    ):
         InvalidParams(message)
