@@ -57,6 +57,7 @@ NOT_RUN = {
     r"sudo .*": "it changes the machine",
     r"python -m benchmarks.*": "it takes minutes; tests/bench/test_benchmarks.py runs the harness",
     r"python -m mcp_trio replay traces/": "it takes a minute; .ci/run runs it",
+    r"opentelemetry-instrument .*": "it needs a collector; tests/integration/test_tracing.py runs it",
     r"npx .*": "it needs the network; tests/docs/test_examples.py runs the Inspector from its lock file",
 }
 # What makes a command shorter than a reader would have it.

@@ -10,7 +10,12 @@ import pytest
 from tests.support.paths import PROJECT as ROOT
 
 pytestmark = pytest.mark.types
-pytest.importorskip("mypy", reason="mypy is not installed: pip install mypy")
+
+
+@pytest.fixture(autouse=True)
+def mypy_is_installed() -> None:
+    pytest.importorskip("mypy", reason="mypy is not installed: pip install mypy")
+
 
 # The programs begin with this.
 COMMON = """

@@ -19,9 +19,9 @@ from mcp_trio.trace.compare import ABSENT
 from mcp_trio.trace.format import Header, Http, Line, Trace, read
 from mcp_trio.trace.mock import MockConversation, MockScript
 from mcp_trio.trace.mock_server import MockHttpServer
+from tests.support.paths import TRACES
 
-TRACES = Path(mcp_trio.__file__).parents[1] / "traces"
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(TRACES.parent)}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(mcp_trio.__file__).parents[1])}
 
 
 def trace(*messages, **header):
