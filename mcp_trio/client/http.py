@@ -30,6 +30,7 @@ from .errors import NotAMessage
 from .event_parser import EventParser
 from .http_connection import Connections, Fields, Response, target_of
 from .messages import split_batch
+from .token import Token
 
 # Seconds before a stream that ended is resumed, unless the server names another time.
 RETRY_DELAY = 1.0
@@ -131,7 +132,7 @@ class HttpWire:
 
     nursery: trio.Nursery
 
-    def __init__(self, url: str, token: str = "", *, verbatim: bool = False) -> None:
+    def __init__(self, url: str, token: Token = "", *, verbatim: bool = False) -> None:
         self._incoming = MessageQueue()
         self._connections = Connections(url, token)
         self._target = target_of(url)
@@ -355,7 +356,7 @@ def _error_in(body: bytes) -> Any:
 
 @asynccontextmanager
 async def open_http(
-    url: str, token: str = "", *, verbatim: bool = False
+    url: str, token: Token = "", *, verbatim: bool = False
 ) -> AsyncIterator[HttpWire]:
     """Open a wire over Streamable HTTP."""
     async with (

@@ -10,6 +10,7 @@ import httptools
 import trio
 
 from .event_parser import EventParser, ServerSentEvent
+from .token import Token
 
 # Header fields, in order: pairs of a name and a value.
 Fields = list[tuple[bytes, bytes]]
@@ -130,9 +131,11 @@ class Connections:
     An idle connection is kept for the next request.
     """
 
-    def __init__(self, url: str, token: str = "") -> None:
+    def __init__(self, url: str, token: Token = "") -> None:
         parts = urlsplit(url)
-        self._fields = bearing(token)
+        if isinstance(token, str):
+            bearing(token)  # a bad token is an error before anything is sent
+        self._token = token
         if parts.scheme not in ("http", "https", "ws", "wss") or not parts.hostname:
             raise ValueError(
                 f"expected a URL such as http://127.0.0.1:8000/mcp, got {url!r}"
@@ -157,7 +160,7 @@ class Connections:
         """
         fields = [
             (b"Host", self.authority),
-            *self._fields,
+            *await authorization(self._token),
             *headers,
             (b"Content-Length", b"%d" % len(body)),
         ]
@@ -216,6 +219,11 @@ async def _send(stream: trio.abc.Stream, request: bytes, response: Response) -> 
     except BaseException:
         await trio.aclose_forcefully(stream)
         raise
+
+
+async def authorization(token: Token) -> Fields:
+    """Return the header for a request that is about to be sent. Raises ValueError."""
+    return bearing(token if isinstance(token, str) else await token())
 
 
 def bearing(token: str) -> Fields:

@@ -16,10 +16,11 @@ import trio
 from .buffered_wire import BufferedWire, open_buffered_wire
 from .event_parser import EventParser, ServerSentEvent
 from .http_connection import Connections, target_of
+from .token import Token
 
 
 @asynccontextmanager
-async def open_sse(url: str, token: str = "") -> AsyncIterator[BufferedWire]:
+async def open_sse(url: str, token: Token = "") -> AsyncIterator[BufferedWire]:
     """Open a wire over HTTP+SSE. Raises OSError."""
     connections = Connections(url, token)
     accept = [(b"Accept", b"text/event-stream")]

@@ -20,6 +20,7 @@ from .handlers import (
     SamplingHandler,
 )
 from .stdio import open_stdio
+from .token import Token
 
 EXPECTED_URL = "expected a URL such as http://127.0.0.1:8000/mcp"
 # Seconds within which a server at a URL must open a session.
@@ -31,7 +32,7 @@ async def connect(
     target: str | Sequence[str],
     revision: str = NEWEST,
     *,
-    token: str = "",
+    token: Token = "",
     capabilities: Json | None = None,
     answer: AnswerCallback | None = None,
     elicitation: ElicitationHandler | None = None,
@@ -44,7 +45,8 @@ async def connect(
     """Connect to the server at a URL, or to a command that is started as a server.
 
     A URL has the scheme http, https, ws or wss. If its path ends in /sse, the transport
-    is HTTP+SSE. `token` is a bearer token for a URL.
+    is HTTP+SSE. `token` is a bearer token for a URL, or an async function that returns
+    one. The function is called before each HTTP request, and once for a WebSocket.
 
     `elicitation`, `sampling` and `roots` answer the server's questions, and `answer`
     any other; `progress` and `log` are called with what the server reports. The client
@@ -109,7 +111,7 @@ def _as_command(target: object) -> Sequence[str]:
 
 
 def _open_wire_to(
-    target: str | Sequence[str], token: str
+    target: str | Sequence[str], token: Token
 ) -> AbstractAsyncContextManager[ClientWire]:
     if not isinstance(target, str) or not is_url(target):
         return open_stdio(_as_command(target))

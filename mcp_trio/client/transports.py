@@ -6,19 +6,20 @@ from typing import Protocol
 from .client import ClientWire
 from .http import open_http
 from .sse import open_sse
+from .token import Token
 
 
 class OpenUrl(Protocol):
     """Opens a wire to a URL, with a bearer token unless it is empty."""
 
     def __call__(
-        self, url: str, token: str = ""
+        self, url: str, token: Token = ""
     ) -> AbstractAsyncContextManager[ClientWire]:
         """Return the context manager that opens the wire."""
 
 
 def _open_websocket(
-    url: str, token: str = ""
+    url: str, token: Token = ""
 ) -> AbstractAsyncContextManager[ClientWire]:
     # Deferred for start-up time: the other transports do without the library.
     from .websocket import open_websocket

@@ -14,7 +14,8 @@ from trio_websocket import (
 )
 
 from .buffered_wire import BufferedWire, open_buffered_wire
-from .http_connection import Connections, bearing, target_of
+from .http_connection import Connections, authorization, target_of
+from .token import Token
 
 # Seconds that opening a connection may take, and again opening a WebSocket on it.
 TO_OPEN = 10.0
@@ -23,10 +24,10 @@ _NO_LIMIT = 2**62
 
 
 @asynccontextmanager
-async def open_websocket(url: str, token: str = "") -> AsyncIterator[BufferedWire]:
+async def open_websocket(url: str, token: Token = "") -> AsyncIterator[BufferedWire]:
     """Open a wire over WebSocket. Raises OSError."""
     connections = Connections(url)
-    authorization = bearing(token)
+    headers = await authorization(token)
     # The library could connect too, but leaves the connection open if it is rejected.
     with _in_time(url):
         stream = await connections.connect()
@@ -40,7 +41,7 @@ async def open_websocket(url: str, token: str = "") -> AsyncIterator[BufferedWir
                         connections.authority.decode(),
                         target_of(url),
                         subprotocols=["mcp"],
-                        extra_headers=authorization,
+                        extra_headers=headers,
                         max_message_size=_NO_LIMIT,
                     )
                 async with connection, _open_wire_on(connection) as wire:

@@ -1,0 +1,6 @@
+"""The bearer tokens of a client."""
+
+from collections.abc import Awaitable, Callable
+
+# A bearer token, or an async function that returns the one to use now.
+Token = str | Callable[[], Awaitable[str]]
