@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
 from benchmarks import contenders
 from benchmarks.contenders import BOTH, CONTENDERS, OLDER, Build, Contender, Roll
-from mcp_trio.client.client import Client
+from mcp_trio.client.client import Client, Result
 from mcp_trio.client.target import connect
 
 pytestmark = pytest.mark.integration
@@ -30,8 +31,15 @@ NAMES = [
     "tool_0",
     "tool_1",
     "tool_2",
+    "total",
+    "user",
+    "users",
     "wait",
 ]
+# What a contender has no way to do.
+LACKS = {"tiny": {"grow"}}
+# The floors answer every call alike, without structured content.
+STRUCTURED = "structured results"
 BUILT = {
     contender.name: there
     for contender in CONTENDERS
@@ -58,13 +66,17 @@ async def test_a_contender_answers_every_call_in_each_revision_that_it_claims(
             for revision in contender.transports[transport]:
                 async with connect(target, revision) as client:
                     assert client.revision == revision
-                    await check(client, transport)
+                    lacks = LACKS.get(contender.name, set())
+                    if contender.name.startswith("floor_"):
+                        lacks = {"total", "user", "users", STRUCTURED}
+                    await check(client, transport, lacks)
 
 
-async def check(client: Client, transport: str) -> None:
+async def check(client: Client, transport: str, lacks: set[str]) -> None:
     """Everything that a workload asks for."""
     names = sorted(tool["name"] for tool in await client.list_tools())
-    assert [name for name in names if not name.startswith("grown_")] == NAMES
+    expected = [name for name in NAMES if name not in lacks]
+    assert [name for name in names if not name.startswith("grown_")] == expected
     for adds in ("add", "wait", "block", "tool_2"):
         result = await client.call_tool(adds, {"a": 2, "b": 3})
         assert result.text == "5"
@@ -72,6 +84,32 @@ async def check(client: Client, transport: str) -> None:
         assert not result.is_error
     assert (await client.call_tool("echo", {"text": "hé — 雨"})).text == "hé — 雨"
     await check_progress(client, transport)
+    if STRUCTURED not in lacks:
+        await check_structured(client)
+    if "grow" not in lacks:
+        await check_growth(client, transport, names)
+
+
+async def check_structured(client: Client) -> None:
+    """Structured results are the same values in every contender."""
+    arguments = {"a": 2, "b": 3}
+    assert unwrapped(await client.call_tool("total", arguments)) == 5
+    user = unwrapped(await client.call_tool("user", arguments))
+    assert user["id"] == 2
+    users = unwrapped(await client.call_tool("users", arguments))
+    assert users[0] == user
+    assert len(users) == 100
+
+
+def unwrapped(result: Result) -> Any:
+    """The value in structured content, which may be in an object of its own."""
+    value = result.structured
+    is_wrapped = isinstance(value, dict) and set(value) == {"result"}
+    return value["result"] if is_wrapped else value
+
+
+async def check_growth(client: Client, transport: str, names: list[str]) -> None:
+    """A new tool is announced, and listed."""
     grown = await client.call_tool("grow")
     if transport == "stdio" and client.revision == OLDER:
         await client.hear("notifications/tools/list_changed")
