@@ -1,7 +1,6 @@
 """HTTP sessions, and the streams that their clients can resume."""
 
 import secrets
-from functools import partial
 from typing import cast
 
 from ...auth.access import Denied
@@ -34,7 +33,15 @@ class HttpSession(Conversation):
     It becomes a session when it gets an id, with the reply to `initialize`.
     """
 
-    __slots__ = ("_stream_count", "_streams", "holding", "id", "ledger", "used")
+    __slots__ = (
+        "_stream_count",
+        "_streams",
+        "holding",
+        "id",
+        "ledger",
+        "sessions",
+        "used",
+    )
     channel: EventStream
 
     def __init__(
@@ -57,6 +64,7 @@ class HttpSession(Conversation):
         self.used = 0.0  # when its last request came
         self.ledger = server.ledger
         self.holding: Holding | None = None  # set if it is a session
+        self.sessions: Sessions | None = None  # set if it is a session
 
     @property
     def account(self) -> Account:
@@ -163,6 +171,13 @@ class HttpSession(Conversation):
         for stream in self._streams.values():
             stream.stop_charging()
 
+    def give_up(self) -> bool:
+        """End this session because its place or memory is needed, unless it is busy."""
+        if self.sessions is None or self.is_busy:
+            return False
+        self.sessions.end(self)
+        return True
+
 
 class Sessions(dict[bytes, HttpSession]):
     """All sessions by id, the least recently used first.
@@ -191,8 +206,9 @@ class Sessions(dict[bytes, HttpSession]):
         session.id = secrets.token_urlsafe(18).encode()
         session.used = self.now
         self[session.id] = session
+        session.sessions = self
         session.holding = self._ledger.hold(
-            account, KIND, SESSION_SIZE, Priority.IDLE, partial(self._give_up, session)
+            account, KIND, SESSION_SIZE, Priority.IDLE, session.give_up
         )
         return session.id in self
 
@@ -211,14 +227,7 @@ class Sessions(dict[bytes, HttpSession]):
             self.end(next(busy))
             return True
         # Nobody has more than one, so the one goes that was idle longest.
-        return any(self._give_up(session) for session in list(self.values()))
-
-    def _give_up(self, session: HttpSession) -> bool:
-        """End a session whose place or memory is needed, unless it is busy."""
-        if session.is_busy:
-            return False
-        self.end(session)
-        return True
+        return any(session.give_up() for session in list(self.values()))
 
     def find(self, id: bytes, principal: Principal | None) -> HttpSession | None:
         """Return a principal's session, and count it as just used."""
