@@ -138,23 +138,26 @@ class _Ranking:
     """
 
     def __init__(self) -> None:
-        # By count, beginning with one.
-        self._levels: list[dict[Account, None]] = []
+        # By count. There are no empty sets, which the dicts without values are.
+        self._levels: dict[int, dict[Account, None]] = {}
+        self._highest = 0
 
     def change(self, account: Account, old: int, new: int) -> None:
         """Note that an account's count has changed by one."""
-        if old:
-            del self._levels[old - 1][account]
         if new:
-            if new > len(self._levels):
-                self._levels.append({})
-            self._levels[new - 1][account] = None
-        while self._levels and not self._levels[-1]:
-            self._levels.pop()
+            self._levels.setdefault(new, {})[account] = None
+            self._highest = max(self._highest, new)
+        if old:
+            level = self._levels[old]
+            del level[account]
+            if not level:
+                del self._levels[old]
+        while self._highest and self._highest not in self._levels:
+            self._highest -= 1
 
     def most(self) -> Account | None:
         """Return an account with the highest count."""
-        return next(iter(self._levels[-1])) if self._levels else None
+        return next(iter(self._levels[self._highest])) if self._highest else None
 
 
 class Ledger:
