@@ -8,6 +8,8 @@ from mcp_trio import Context, Server
 from mcp_trio.demo import server as demo
 from tests.support.checked import ALL, connect
 
+pytestmark = pytest.mark.integration
+
 server = Server("x")
 
 

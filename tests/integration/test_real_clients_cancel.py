@@ -10,6 +10,8 @@ import trio
 from tests.clients.install import Unavailable, node_modules, python_sdk
 from tests.support.http_wire import make_server, site
 
+pytestmark = pytest.mark.integration
+
 CLIENTS = Path(__file__).resolve().parent.parent / "clients"
 # A polling client asks once a second.
 SECONDS = 5

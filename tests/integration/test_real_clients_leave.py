@@ -8,6 +8,8 @@ import pytest
 
 from tests.clients.install import Unavailable, node_modules, python_sdk
 
+pytestmark = pytest.mark.integration
+
 CLIENTS = Path(__file__).resolve().parent.parent / "clients"
 SERVER = """
 import sys
