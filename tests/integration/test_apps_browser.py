@@ -23,7 +23,7 @@ from tests.support.browser import Page, browser
 from tests.support.command_line import ENVIRONMENT
 from tests.support.paths import PROJECT
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
 # All frames in one process, so that the tests can look into each.
 FLAGS = (

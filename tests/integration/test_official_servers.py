@@ -21,7 +21,7 @@ from tests.clients.install import Unavailable
 from tests.recorded.recording import MCP_TRIO, PROJECT, listening
 from tests.support import official_servers as servers
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.integration]
 SECONDS = 240
 TIMES = 10
 
