@@ -178,10 +178,6 @@ class HttpSession(Conversation):
         self.sessions.end(self)
         return True
 
-    # So the ledger can keep the session itself, and not a bound method for each of
-    # ten thousand sessions.
-    __call__ = give_up
-
 
 class Sessions(dict[bytes, HttpSession]):
     """All sessions by id, the least recently used first.
@@ -212,7 +208,7 @@ class Sessions(dict[bytes, HttpSession]):
         self[session.id] = session
         session.sessions = self
         session.holding = self._ledger.hold(
-            account, KIND, SESSION_SIZE, Priority.IDLE, session
+            account, KIND, SESSION_SIZE, Priority.IDLE, session.give_up
         )
         return session.id in self
 

@@ -136,18 +136,16 @@ async def memory_of_sessions(folder: Path) -> tuple[float, float, float]:
         return refused, server.memory / before, each
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="1.08 to 1.12 since each session has a holding in the ledger",
-)
 async def test_sessions_cost_little_and_nothing_once_they_are_gone(
     tmp_path: Path,
 ) -> None:
     found = []
     for _ in range(RUNS):
         refused, gone, each = await memory_of_sessions(tmp_path)
+        assert refused < 1.1, "refusals are not free"
         assert each < 6 * 1024, "bytes for a session"
-        found.append(max(refused, gone))
-        if found[-1] < 1.1:
+        if gone < 1.1:
             return
-    raise AssertionError(f"{found} of what it was, after refusals or sessions")
+        found.append(gone)
+    # A known miss: each session has a holding in the ledger.
+    pytest.xfail(f"ended sessions leave {min(found):.3f} of the memory before")
