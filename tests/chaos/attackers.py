@@ -1,8 +1,7 @@
-"""Clients that do harm: `python -m tests.chaos.attackers NAME PORT ADDRESS`.
+"""Clients that do harm, to see whether others notice.
 
-Each is a process of its own, which connects from its own address of this machine. It
-prints `ready` when its harm is done, or is under way, and goes on until it is killed.
-So its connections end as those of a client do that crashes.
+Each function is an attack. It calls `ready` when its harm is done, or is under way, and
+goes on until its process is killed.
 """
 
 from __future__ import annotations
@@ -10,125 +9,20 @@ from __future__ import annotations
 import json
 import os
 import socket
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
-from typing import Any
+from collections.abc import AsyncIterator
 
 import trio
 
-from tests.support.http_wire import (
-    HEADERS,
-    MODERN,
-    Wire,
-    message,
-    modern_headers,
-    request,
-)
+from tests.support.http_wire import HEADERS, Wire, message, request
 from tests.support.websocket import UPGRADE, masked
 
-MIB = 2**20
-# Almost as large as a message may be.
-LARGE = 4 * MIB - 4096
-GONE = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, AssertionError)
+from .victim import LARGE, Victim, again_and_again, call, listen, post, ready
+
 SSE = request("GET", "/sse", {"Accept": "text/event-stream"})
 # The option of Linux that makes a connection disappear without a word to the other side.
 TCP_REPAIR = 19
 
 
-class Victim:
-    """Where the server is, and where the attacks come from."""
-
-    def __init__(self, port: int, address: str) -> None:
-        self.port = port
-        self.address = address
-
-    async def connect(self) -> Wire:
-        """Open a connection."""
-        return Wire(
-            await trio.open_tcp_stream(
-                "127.0.0.1", self.port, local_address=self.address
-            )
-        )
-
-    @asynccontextmanager
-    async def wire(self) -> AsyncIterator[Wire]:
-        """Have a connection for a while."""
-        wire = await self.connect()
-        try:
-            yield wire
-        finally:
-            await trio.aclose_forcefully(wire.stream)
-
-    async def open_session(self, wire: Wire) -> dict[str, str]:
-        """Open a session, and return the headers of its requests."""
-        params = {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {},
-            "clientInfo": {"name": "attacker", "version": "1"},
-        }
-        await wire.send(post(message("initialize", params), HEADERS))
-        response = await wire.response()
-        return {
-            **HEADERS,
-            "Mcp-Session-Id": response.headers["mcp-session-id"],
-            "MCP-Protocol-Version": "2025-11-25",
-        }
-
-
-Attack = Callable[[Victim], Awaitable[None]]
-ATTACKS: dict[str, Attack] = {}
-
-
-def attack(function: Attack) -> Attack:
-    """Let the command know an attack by the name of its function."""
-    ATTACKS[function.__name__] = function
-    return function
-
-
-def ready() -> None:
-    """Tell the process that started this one."""
-    print("ready", flush=True)
-
-
-def post(body: Any, headers: dict[str, str] | None = None) -> bytes:
-    """Return a request that posts a message."""
-    data = json.dumps(body).encode()
-    return request("POST", "/mcp", headers or modern_headers(body), data)
-
-
-def call(name: str, id: int = 1, **arguments: Any) -> dict[str, Any]:
-    """Return a call of a tool, in the newest revision."""
-    params = {"name": name, "arguments": arguments, "_meta": MODERN}
-    return message("tools/call", params, id)
-
-
-def listen(id: int = 1, **more: Any) -> dict[str, Any]:
-    """Return a subscription to changes of the list of tools."""
-    params = {"notifications": {"toolsListChanged": True}}
-    return message("subscriptions/listen", {**params, "_meta": {**MODERN, **more}}, id)
-
-
-async def again_and_again(
-    count: int, function: Callable[[], Awaitable[None]], pause: float = 0.02
-) -> None:
-    """Run a function in so many tasks; in each for ever, whatever happens to it."""
-
-    async def repeat() -> None:
-        while True:
-            with suppress(*GONE):
-                await function()
-            await trio.sleep(pause)
-
-    async with trio.open_nursery() as nursery:
-        for _ in range(count):
-            nursery.start_soon(repeat)
-
-
-# Attacks
-
-
-@attack
 async def flood(victim: Victim) -> None:
     """Send good and bad requests without a pause, on many connections."""
     requests = b"".join(post(call("add", id, a=id, b=1)) for id in range(200))
@@ -144,7 +38,6 @@ async def flood(victim: Victim) -> None:
     await again_and_again(16, send_many)
 
 
-@attack
 async def take_descriptors(victim: Victim) -> None:
     """Open many connections which listen or wait, and open each again when it ends."""
     kinds = [post(listen()), post(call("wait", seconds=600)), b"", b"POST /mcp HTT"]
@@ -162,7 +55,6 @@ async def take_descriptors(victim: Victim) -> None:
     await again_and_again(200, hold_one, pause=0.1)
 
 
-@attack
 async def take_threads(victim: Victim) -> None:
     """Call a function that needs a worker thread, a hundred times at once."""
 
@@ -177,7 +69,6 @@ async def take_threads(victim: Victim) -> None:
     await again_and_again(100, block)
 
 
-@attack
 async def take_memory(victim: Victim) -> None:
     """Hold large requests, begin large bodies, and do not read large results."""
     head = {**HEADERS, "Content-Length": str(LARGE)}
@@ -199,7 +90,6 @@ async def take_memory(victim: Victim) -> None:
     await again_and_again(40, hold_one, pause=0.1)
 
 
-@attack
 async def never_read(victim: Victim) -> None:
     """Ask for large results over HTTP and WebSocket, and read none of them."""
 
@@ -223,7 +113,6 @@ async def never_read(victim: Victim) -> None:
         nursery.start_soon(again_and_again, 20, ask_over_websocket)
 
 
-@attack
 async def open_everything(victim: Victim) -> None:
     """Open sessions, streams, subscriptions and WebSockets, and close none of them."""
     held = [wire async for wire in _everything(victim)]
@@ -250,7 +139,6 @@ async def _everything(victim: Victim) -> AsyncIterator[Wire]:
             yield wire
 
 
-@attack
 async def go_half_open(victim: Victim) -> None:
     """Have connections in every state, half of them closed by this side alone."""
     wires = await _in_every_state(victim)
@@ -260,7 +148,6 @@ async def go_half_open(victim: Victim) -> None:
     await trio.sleep_forever()
 
 
-@attack
 async def vanish(victim: Victim) -> None:
     """Have connections in every state, and lose them as if the power had failed.
 
@@ -295,12 +182,3 @@ async def _in_every_state(victim: Victim) -> list[Wire]:
         wires.append(wire)
     await trio.sleep(1)
     return wires
-
-
-async def main(name: str, port: int, address: str) -> None:
-    """Run one attack until this process is killed."""
-    await ATTACKS[name](Victim(port, address))
-
-
-if __name__ == "__main__":
-    trio.run(main, sys.argv[1], int(sys.argv[2]), sys.argv[3])

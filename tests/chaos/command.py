@@ -98,8 +98,8 @@ async def live_through(fault: Fault, situation: Situation) -> Outcome:
         after = await look_until_back(server, before, fault.settle)
         problems += after.more_than(before)
     else:
-        problems.append("the server has ended")
-    problems += server.loud_lines(logged)[:MOST]
+        problems.append(server.last_words())
+    problems += server.loud_lines(logged, fault.logs)[:MOST]
     return Outcome(fault.name, figures, before, after, problems)
 
 

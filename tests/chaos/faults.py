@@ -65,6 +65,8 @@ class Fault(Struct, frozen=True):
     within: float = IN_TIME
     # What a refusal says that this fault excuses: nothing, as a rule.
     tolerates: str = "(?!)"
+    # Errors in the log that it excuses.
+    logs: str = "(?!)"
     # Seconds after which everything has to be back.
     settle: float = SETTLE
     # Why it cannot happen here, or an empty text.
@@ -72,10 +74,10 @@ class Fault(Struct, frozen=True):
 
 
 @asynccontextmanager
-async def attacked(situation: Situation, name: str) -> AsyncIterator[trio.Process]:
+async def attacked(port: int, name: str) -> AsyncIterator[None]:
     """Have a client do harm. In the end it is killed."""
-    command = [sys.executable, "-m", "tests.chaos.attackers", name]
-    command += [str(situation.server.port), ATTACKER]
+    command = [sys.executable, "-m", "tests.chaos.attack", name]
+    command += [str(port), ATTACKER]
     process = await trio.lowlevel.open_process(
         command, stdout=subprocess.PIPE, cwd=PROJECT, env=ENVIRONMENT
     )
@@ -84,7 +86,7 @@ async def attacked(situation: Situation, name: str) -> AsyncIterator[trio.Proces
         with trio.fail_after(60):
             said = await process.stdout.receive_some()
         assert said.startswith(b"ready"), f"the attacker {name} has ended"
-        yield process
+        yield
     finally:
         process.kill()
         with trio.CancelScope(shield=True):
@@ -95,7 +97,7 @@ def by_client(name: str) -> Inflict:
     """Return the fault that a client does harm."""
 
     async def inflict(situation: Situation) -> None:
-        async with attacked(situation, name):
+        async with attacked(situation.server.port, name):
             await trio.sleep(situation.seconds)
 
     return inflict
@@ -119,7 +121,7 @@ async def too_few_descriptors(situation: Situation) -> None:
     held = await look(situation.server)
     most = held.highest_descriptor + 1 + 16
     with situation.server.limited("nofile", most):
-        async with attacked(situation, "take_descriptors"):
+        async with attacked(situation.server.port, "take_descriptors"):
             await trio.sleep(situation.seconds)
 
 
@@ -127,7 +129,7 @@ async def too_few_threads(situation: Situation) -> None:
     """Let the system start hardly any thread, while a client needs a hundred."""
     most = threads_of_server_user() + 4
     with situation.server.limited("nproc", most):
-        async with attacked(situation, "take_threads"):
+        async with attacked(situation.server.port, "take_threads"):
             await trio.sleep(situation.seconds)
 
 
@@ -135,7 +137,7 @@ async def too_little_memory(situation: Situation) -> None:
     """Let the process have hardly more address space, while a client wants much."""
     most = situation.server.address_space() + 64 * MIB
     with situation.server.limited("as", most):
-        async with attacked(situation, "take_memory"):
+        async with attacked(situation.server.port, "take_memory"):
             await trio.sleep(situation.seconds)
 
 
@@ -210,12 +212,14 @@ def why_no_clock() -> str:
     return "" if Clock.is_available() else "needs libfaketime"
 
 
+# The attacker's own connections and calls fail.
+NO_MEMORY = "a connection failed|failed \\(reference|^Traceback"
 NO_THREAD = "Busy: no (worker )?thread|Busy: all worker threads"
 FAULTS = [
     Fault("SIGSTOP, SIGCONT", stop_and_continue, within=STOPPED + IN_TIME),
     Fault("too few descriptors", too_few_descriptors),
     Fault("too few threads", too_few_threads, tolerates=NO_THREAD),
-    Fault("too little memory", too_little_memory),
+    Fault("too little memory", too_little_memory, logs=NO_MEMORY),
     Fault("a recorder's disk is full", disk_is_full),
     Fault("half-open connections", by_client("go_half_open")),
     Fault("clients vanish", by_client("vanish"), settle=LONG, unable=why_no_repair),

@@ -20,8 +20,10 @@ from .privileges import Clock, as_server_user
 SERVED = TESTS / "chaos" / "served.py"
 # Seconds that the server has to start, and to stop.
 PATIENCE = 30.0
+# Lines of the log that are printed if it ends.
+LAST_WORDS = 40
 # Lines of the log that say more than that a request was refused.
-LOUD = re.compile(rb"\b(ERROR|CRITICAL)\b|^Traceback|Fatal Python error")
+LOUD = re.compile(r"\b(ERROR|CRITICAL)\b|^Traceback|Fatal Python error")
 
 
 class ServerProcess:
@@ -72,10 +74,17 @@ class ServerProcess:
                     self.port = int(serving[1])
                     self._has_port.set()
 
-    def loud_lines(self, since: int) -> list[str]:
-        """Return the lines that no fault should cause, from a line of the log on."""
-        lines = [line for line in self.log[since:] if LOUD.search(line)]
-        return [line.decode(errors="replace") for line in lines]
+    def last_words(self) -> str:
+        """Say how the process has ended."""
+        lines = [line.decode(errors="replace") for line in self.log[-LAST_WORDS:]]
+        code = self._process.returncode
+        return "\n".join([f"the server has ended with the exit code {code}:", *lines])
+
+    def loud_lines(self, since: int, excused: str) -> list[str]:
+        """Return the errors in the log, from one line on, that nothing excuses."""
+        lines = [line.decode(errors="replace") for line in self.log[since:]]
+        errors = [line for line in lines if LOUD.search(line)]
+        return [line for line in errors if not re.search(excused, line)]
 
     # What can be done to it
 

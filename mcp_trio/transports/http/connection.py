@@ -307,6 +307,9 @@ class Connection:
                 await waiting[0].rest(scope)
         except LOST as problem:
             log.debug("a connection was lost: %r", problem)
+        except MemoryError:
+            log.debug("a connection ends: there is no memory for it")
+            self._host.service.server.ledger.relieve()
         except Exception:
             log.exception("a connection failed")
         finally:
@@ -571,6 +574,11 @@ class Connection:
             return None
         except OSError:
             return b""
+        except MemoryError:
+            # Others give up what they hold, and this is tried again.
+            if not self._host.service.server.ledger.relieve():
+                raise
+            return None
 
     async def _receive(self) -> bytes:
         """Wait for bytes. Returns nothing at the end, or if the wait was ended."""
@@ -616,7 +624,7 @@ class Connection:
             return False
         try:
             self._write_at_once()
-        except OSError:
+        except (OSError, MemoryError):
             self.close()
             return True
         if self._out:
