@@ -13,11 +13,13 @@ from pathlib import Path
 
 import trio
 
+from . import bystander
+from .bystander import ATTACKS
 from .faults import FAULTS, Fault, Situation
 from .load import Load, lanes_of
 from .measures import look, look_until_back
 from .privileges import missing_programs
-from .process import serving
+from .process import SERVED_BRIEFLY, serving
 from .report import Outcome, heading, row
 
 # How often each client does each of its jobs before the first look, so that everything
@@ -41,7 +43,10 @@ async def survive(
 ) -> list[Outcome]:
     """Let the faults happen, and return how the server lived through each."""
     outcomes = []
-    async with serving(folder) as server, trio.open_nursery() as nursery:
+    async with (
+        serving(folder, spec=SERVED_BRIEFLY) as server,
+        trio.open_nursery() as nursery,
+    ):
         load = Load(lanes_of(server))
         situation = Situation(server, load, folder, seconds)
         nursery.start_soon(load.run)
@@ -110,25 +115,33 @@ def main() -> int:
         "--seconds", type=float, default=SECONDS, help="how long each fault lasts (8)"
     )
     parser.add_argument(
-        "faults", nargs="*", metavar="FAULT", help="part of a fault's name; all"
+        "--attacks",
+        action="store_true",
+        help="measure how long other clients wait during known attacks instead",
+    )
+    parser.add_argument(
+        "words", nargs="*", metavar="WORD", help="only what has a word in its name"
     )
     options = parser.parse_args()
     missing = missing_programs()
+    if options.attacks:
+        missing += bystander.missing_programs()
     if missing:
         parser.error(f"not installed: {', '.join(missing)}")
-    chosen = [fault for fault in FAULTS if is_chosen(fault, options.faults)]
-    if not chosen:
-        names = ", ".join(fault.name for fault in FAULTS)
-        parser.error(f"FAULT: expected a part of {names}; got {options.faults}")
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        outcomes = trio.run(survive, chosen, options.seconds, Path(folder))
-    return report_problems(outcomes)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        # The server may be another user.
+        folder.chmod(0o755)
+        if options.attacks:
+            attacks = [one for one in ATTACKS if has_word(one.title, options.words)]
+            return 0 if trio.run(bystander.observe_all, folder, attacks) else 1
+        faults = [one for one in FAULTS if has_word(one.name, options.words)]
+        return report_problems(trio.run(survive, faults, options.seconds, folder))
 
 
-def is_chosen(fault: Fault, words: Sequence[str]) -> bool:
-    """Return whether a fault's name has one of the words, if there are any."""
-    return not words or any(word in fault.name for word in words)
+def has_word(name: str, words: Sequence[str]) -> bool:
+    """Return whether a name has one of the words, if there are any."""
+    return not words or any(word in name for word in words)
 
 
 def report_problems(outcomes: Sequence[Outcome]) -> int:

@@ -18,6 +18,7 @@ from tests.support.paths import TESTS
 from .privileges import Clock, as_server_user
 
 SERVED = TESTS / "chaos" / "served.py"
+SERVED_BRIEFLY = TESTS / "chaos" / "served_briefly.py"
 # Seconds that the server has to start, and to stop.
 PATIENCE = 30.0
 # Lines of the log that are printed if it ends.
@@ -128,10 +129,12 @@ class ServerProcess:
 
 
 @asynccontextmanager
-async def serving(folder: Path, *options: str) -> AsyncIterator[ServerProcess]:
+async def serving(
+    folder: Path, *options: str, spec: Path = SERVED
+) -> AsyncIterator[ServerProcess]:
     """Run the server, on standard input and output and on a free port."""
     clock = Clock(folder)
-    command = [sys.executable, "-m", "mcp_trio", "run", str(SERVED)]
+    command = [sys.executable, "-m", "mcp_trio", "run", str(spec)]
     command += ["--stdio", "--http", "0", "--log-level", "warning", *options]
     pipes: dict[str, Any] = dict.fromkeys(
         ("stdin", "stdout", "stderr"), subprocess.PIPE

@@ -10,10 +10,7 @@ import trio
 from msgspec import Struct
 
 from mcp_trio import Context, Server
-from mcp_trio.transports.http.sessions import Sessions
 
-# Seconds, so that the sessions which clients leave behind end soon after them.
-Sessions.idle_timeout = 3.0
 server = Server("chaos", grace=2)
 
 
@@ -39,6 +36,13 @@ def block(seconds: float) -> str:
     # Under libfaketime 0.9.10, time.sleep fails.
     select.select([], [], [], min(seconds, 1))
     return "blocked"
+
+
+@server.tool
+def hang() -> str:
+    """Hold a worker thread, however long the client waits."""
+    select.select([], [], [], 600)
+    return "hung"
 
 
 @server.tool
