@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -116,6 +117,11 @@ class ServerProcess:
         found = re.search(r"^VmSize:\s+(\d+) kB$", status, re.MULTILINE)
         assert found is not None
         return int(found[1]) * 1024
+
+    def time_used(self) -> float:
+        """Return the seconds of processor time that the process has used."""
+        # As clock_getcpuclockid(3) makes it, for which Python has no function.
+        return time.clock_gettime(~self.pid << 3 | 2)
 
     async def gauges(self) -> dict[str, float]:
         """Return the samples on the page of metrics."""
