@@ -5,6 +5,7 @@ An id is a string or an integer: fractions and null are not accepted.
 """
 
 import json
+import mmap
 import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, TypeVar
@@ -209,13 +210,22 @@ def encode_text(text: str) -> bytes:
     """
     try:
         if len(text) >= LARGE_TEXT:
-            # Without memory for its own buffer, msgspec ends the process.
-            buffer = bytearray(len(text))
-            _encoder.encode_into(text, buffer)
-            return bytes(buffer)
+            _require_memory(2 * len(text))
         return _encoder.encode(text)
     except UnicodeEncodeError:
         return encode(text)
+
+
+def _require_memory(size: int) -> None:
+    """Raise MemoryError if the system has no memory of this size.
+
+    msgspec would end the process. To reserve memory and give it back costs some
+    microseconds, because nothing is written there.
+    """
+    try:
+        mmap.mmap(-1, size).close()
+    except OSError:
+        raise MemoryError("no memory to encode a large text") from None
 
 
 def encode_result(id: Id, result: bytes) -> bytes:

@@ -19,7 +19,7 @@ from .faults import FAULTS, Fault, Situation
 from .load import Load, lanes_of
 from .measures import look, look_until_back
 from .privileges import missing_programs
-from .process import SERVED_BRIEFLY, serving
+from .process import serving
 from .report import Outcome, heading, row
 
 # How often each client does each of its jobs before the first look, so that everything
@@ -44,7 +44,7 @@ async def survive(
     """Let the faults happen, and return how the server lived through each."""
     outcomes = []
     async with (
-        serving(folder, spec=SERVED_BRIEFLY) as server,
+        serving(folder, is_faulty=True) as server,
         trio.open_nursery() as nursery,
     ):
         load = Load(lanes_of(server))

@@ -136,17 +136,25 @@ class ServerProcess:
 
 @asynccontextmanager
 async def serving(
-    folder: Path, *options: str, spec: Path = SERVED
+    folder: Path, *options: str, is_faulty: bool = False
 ) -> AsyncIterator[ServerProcess]:
-    """Run the server, on standard input and output and on a free port."""
+    """Run the server, on standard input and output and on a free port.
+
+    If it is faulty, its clock can be set, and its sessions end soon.
+    """
     clock = Clock(folder)
+    spec = SERVED_BRIEFLY if is_faulty else SERVED
     command = [sys.executable, "-m", "mcp_trio", "run", str(spec)]
     command += ["--stdio", "--http", "0", "--log-level", "warning", *options]
     pipes: dict[str, Any] = dict.fromkeys(
         ("stdin", "stdout", "stderr"), subprocess.PIPE
     )
+    # If the process crashes, its last words say where.
+    environment = {**ENVIRONMENT, "PYTHONFAULTHANDLER": "1"}
+    if is_faulty:
+        environment |= clock.environment
     process = await trio.lowlevel.open_process(
-        as_server_user(command), env={**ENVIRONMENT, **clock.environment}, **pipes
+        as_server_user(command), env=environment, **pipes
     )
     server = ServerProcess(process, clock)
     try:
