@@ -27,7 +27,7 @@ from .report import Outcome, heading, row
 WARM_UP = 3
 # A reply may take so many times as long as the slowest one without a fault, in addition
 # to what the fault allows. This is for machines that are busy with other things.
-PATIENCE = 3
+PATIENCE = 5
 SECONDS = 8.0
 # Problems of one kind that are printed.
 MOST = 5
@@ -100,10 +100,10 @@ async def live_through(fault: Fault, situation: Situation) -> Outcome:
         problems.append(f"{slow}; at most {within:.2f} s are allowed")
     after = before
     if server.is_running:
-        after = await look_until_back(server, before, fault.settle)
-        problems += after.more_than(before)
+        after = await look_until_back(server, before, fault.keeps, fault.settle)
+        problems += after.more_than(before, fault.keeps)
     else:
-        problems.append(server.last_words())
+        problems.append(await server.last_words())
     problems += server.loud_lines(logged, fault.logs)[:MOST]
     return Outcome(fault.name, figures, before, after, problems)
 

@@ -13,11 +13,12 @@ from mcp_trio.client import connect
 from .process import ServerProcess
 
 MIB = 2**20
-# How much more there may be than before: memory that the allocator keeps, connections
-# that clients keep for their next request, with two tasks each, threads that wait for
-# the next call, and the history of the streams of sessions, which is bounded.
+# Bytes of memory that the allocator may keep.
+MORE_MEMORY = 40 * MIB
+# How much more there may be of other things: connections that clients keep for their
+# next request, with two tasks each, threads that wait for the next call, and the
+# history of the streams of sessions, which is bounded.
 ALLOWED = {
-    "memory": 40 * MIB,
     "descriptors": 3,
     "tasks": 6,
     "threads": 6,
@@ -40,14 +41,15 @@ class Held(Struct, frozen=True):
     charged: int = 0  # bytes, to all accounts
     highest_descriptor: int = 0
 
-    def more_than(self, before: Held) -> list[str]:
+    def more_than(self, before: Held, memory: int = MORE_MEMORY) -> list[str]:
         """Return what there is more of than before, beyond what is allowed."""
+        allowed = {**ALLOWED, "memory": memory}
         found = []
         earlier = asdict(before)
         for name, count in asdict(self).items():
             if name == "highest_descriptor":
                 continue
-            most = earlier[name] + ALLOWED.get(name, 0)
+            most = earlier[name] + allowed.get(name, 0)
             if count > most:
                 found.append(f"{name}: {earlier[name]:,} before, {count:,} after")
         return found
@@ -68,11 +70,13 @@ async def look(server: ServerProcess) -> Held:
     )
 
 
-async def look_until_back(server: ServerProcess, before: Held, within: float) -> Held:
+async def look_until_back(
+    server: ServerProcess, before: Held, memory: int, within: float
+) -> Held:
     """Look until there is no more than before, or until that has taken too long."""
     deadline = trio.current_time() + within
     while True:
         held = await look(server)
-        if not held.more_than(before) or trio.current_time() > deadline:
+        if not held.more_than(before, memory) or trio.current_time() > deadline:
             return held
         await trio.sleep(INTERVAL)

@@ -41,6 +41,7 @@ class ServerProcess:
         self.port = 0
         self._process = process
         self._has_port = trio.Event()
+        self._log_has_ended = trio.Event()
 
     @property
     def is_running(self) -> bool:
@@ -75,9 +76,12 @@ class ServerProcess:
                 if serving is not None:
                     self.port = int(serving[1])
                     self._has_port.set()
+        self._log_has_ended.set()
 
-    def last_words(self) -> str:
+    async def last_words(self) -> str:
         """Say how the process has ended."""
+        with trio.move_on_after(PATIENCE):
+            await self._log_has_ended.wait()
         lines = [line.decode(errors="replace") for line in self.log[-LAST_WORDS:]]
         code = self._process.returncode
         return "\n".join([f"the server has ended with the exit code {code}:", *lines])
