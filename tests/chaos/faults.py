@@ -189,10 +189,10 @@ async def _recorder(
     try:
         async with trio.open_nursery() as nursery:
             with trio.fail_after(30):
-                while (found := re.search(rb"http://[^\s]+", said)) is None:
+                while (found := re.search(rb" on (http://\S+)\n", said)) is None:
                     said += await process.stderr.receive_some()
             nursery.start_soon(_collect, process.stderr, said)
-            yield found[0].decode(), said
+            yield found[1].decode(), said
             nursery.cancel_scope.cancel()
     finally:
         process.kill()

@@ -1,7 +1,9 @@
 """What clients make the server hold is charged, and the largest client gives way."""
 
 import json
-from collections.abc import Callable
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -128,10 +130,23 @@ async def test_a_listen_keeps_nothing_of_its_meta(
             "more": "z" * MIB,
         }
         params = {"_meta": meta, "notifications": {"toolsListChanged": True}}
-        client.send(request(1, "subscriptions/listen", params))
-        await trio.testing.wait_all_tasks_blocked()
-        assert server.ledger.by_kind["listens"] == REQUEST_SIZE
+        with traced_memory() as memory:
+            for id in range(5):
+                client.send(request(id, "subscriptions/listen", params))
+                await trio.testing.wait_all_tasks_blocked()
+            assert memory() < MIB
+        assert server.ledger.by_kind["listens"] == 5 * REQUEST_SIZE
     assert server.ledger.held == 0
+
+
+@contextmanager
+def traced_memory() -> Iterator[Callable[[], int]]:
+    """Yield what returns the bytes that were allocated since then and are not freed."""
+    tracemalloc.start()
+    try:
+        yield lambda: tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
 
 
 # Over HTTP
