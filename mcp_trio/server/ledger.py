@@ -27,6 +27,7 @@ from weakref import WeakMethod
 import trio
 
 from .accounts import Account
+from .allocator import return_large_blocks
 
 log = logging.getLogger("mcp_trio")
 
@@ -37,6 +38,8 @@ ROOM = 1 / 16
 RELIEF = 1 / 4
 # Seconds between two log lines about the budget.
 LOG_INTERVAL = 10.0
+# If more bytes than this are held, the allocator is told to give large blocks back.
+MUCH = 8 * 2**20
 # A meter charges in steps of so many bytes.
 STEP = 4 * 1024
 
@@ -177,6 +180,7 @@ class Ledger:
         self._entries: dict[Account, _Entry] = {}
         self._rankings: dict[str, _Ranking] = {}
         self._is_making_room = False
+        self._has_prepared = False
         self._log_at = -inf
 
     def hold(
@@ -243,6 +247,9 @@ class Ledger:
         entry.total += change
         self.held += change
         self.by_kind[kind] += change
+        if self.held > MUCH and not self._has_prepared:
+            self._has_prepared = True
+            return_large_blocks()
 
     def count(self, entry: _Entry, kind: str, change: int) -> None:
         """Count a new holding (1), or one that is gone (-1)."""

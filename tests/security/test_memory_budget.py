@@ -1,5 +1,6 @@
 """What clients make the server hold is charged, and the largest client gives way."""
 
+import gc
 import json
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -183,6 +184,24 @@ async def test_a_body_that_is_read_is_charged_and_freed_when_its_client_goes() -
             size = await held(server, "bodies", lambda size: size >= 2 * MIB)
             assert size < 3 * MIB
         await held(server, "bodies", lambda size: size == 0)
+
+
+async def test_a_body_is_freed_without_the_garbage_collector() -> None:
+    server = Waiting(100 * MIB).server
+    upload = beginning_of_an_upload(3 * MIB, 2 * MIB)
+    async with site(server) as there:
+        gc.disable()
+        try:
+            with traced_memory() as memory:
+                async with there.wire() as wire:
+                    await wire.send(upload)
+                    await held(server, "bodies", lambda size: size >= 2 * MIB)
+                    assert memory() > 2 * MIB
+                await held(server, "connections", lambda size: size == 0)
+                await trio.testing.wait_all_tasks_blocked()
+                assert memory() < MIB
+        finally:
+            gc.enable()
 
 
 async def test_a_complete_body_is_not_charged_any_more() -> None:
