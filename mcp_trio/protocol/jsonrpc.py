@@ -5,7 +5,6 @@ An id is a string or an integer: fractions and null are not accepted.
 """
 
 import json
-import mmap
 import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, TypeVar
@@ -14,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from .errors import InvalidRequest, ParseError, ProtocolError
+from .memory import LARGE, require_memory
 
 # The most characters of an id. An id is kept for as long as its request runs, and sent
 # again with everything about it.
@@ -169,8 +169,6 @@ def _in_json_words(quoted: re.Match[str]) -> str:
 
 # Encoding
 
-# Characters from which a text is encoded with care.
-LARGE_TEXT = 64 * 1024
 # Numbers, because to look for bytes in bytes takes Python ten times as long.
 _LINE_FEED = ord("\n")
 _CARRIAGE_RETURN = ord("\r")
@@ -209,23 +207,11 @@ def encode_text(text: str) -> bytes:
     Raises MemoryError if the system has no memory for a large text.
     """
     try:
-        if len(text) >= LARGE_TEXT:
-            _require_memory(2 * len(text))
+        if len(text) >= LARGE:
+            require_memory(2 * len(text))
         return _encoder.encode(text)
     except UnicodeEncodeError:
         return encode(text)
-
-
-def _require_memory(size: int) -> None:
-    """Raise MemoryError if the system has no memory of this size.
-
-    msgspec would end the process. To reserve memory and give it back costs some
-    microseconds, because nothing is written there.
-    """
-    try:
-        mmap.mmap(-1, size).close()
-    except OSError:
-        raise MemoryError("no memory to encode a large text") from None
 
 
 def encode_result(id: Id, result: bytes) -> bytes:

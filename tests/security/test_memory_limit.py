@@ -59,6 +59,43 @@ trio.run(main)
 """
 
 
+SENDING = """
+import trio
+from mcp_trio import Server
+from mcp_trio.client import RemoteError
+from mcp_trio.testing import connect
+
+server = Server("x")
+text = "x" * (3 * MIB)
+
+@server.tool
+async def measure(text: str) -> int:
+    return len(text)
+
+async def main():
+    async with connect(server) as client:
+        said = []
+        for room in range(1, 40, 3):
+            id = client.begin("tools/call", {"name": "measure", "arguments": {"text": text}})
+            limit(room)
+            try:
+                result = await client.finish(id)
+                said.append(result.is_error or result.text == str(len(text)))
+            except RemoteError:
+                said.append(True)
+            lift_limit()
+            result = await client.call_tool("measure", {"text": "abc"})
+            said.append(result.text == "3")
+        print(json.dumps(said))
+
+trio.run(main)
+"""
+
+
+def test_arguments_that_there_is_no_memory_for_fail_their_call() -> None:
+    assert all(json.loads(run(SENDING)))
+
+
 def run(program: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", LIMITED + program],
