@@ -276,8 +276,8 @@ class Server(app.Server[StateT]):
         in_main_thread = threading.current_thread() is threading.main_thread()
         if trio.lowlevel.in_trio_run() or not in_main_thread:
             raise RuntimeError(
-                "Server.run() starts a loop in the main thread, as signals come there; "
-                "where one runs already: await server.serve(stdio=True)"
+                "Server.run() starts a loop in the main thread, which gets signals. "
+                "If a loop runs already, use: await server.serve(stdio=True)"
             )
         trio.run(partial(self.serve, stdio=True))
 
