@@ -202,8 +202,8 @@ class Parameters:
             annotation = _resolved(parameter.annotation, function, self._injected)
             if parameter.kind is parameter.VAR_POSITIONAL:
                 raise TypeError(
-                    f"is of any number: *{parameter.name} has no JSON form; "
-                    "name each, or take a list"
+                    f"collects any number of arguments: *{parameter.name} has no JSON "
+                    "form; name each, or take a list"
                 )
             if self._injected and _mentions(annotation, self._injected):
                 self._inject(parameter.name, self._injected)
@@ -221,7 +221,7 @@ class Parameters:
 
     def _inject(self, name: str, injected: type) -> None:
         if self.injected_name is not None:
-            raise TypeError(f"is a second {injected.__name__}; one is given")
+            raise TypeError(f"is a second {injected.__name__}; use only one")
         self.injected_name = name
 
     def _add_field(self, parameter: inspect.Parameter, annotation: Any) -> None:
@@ -239,7 +239,7 @@ class Parameters:
 
         if parameter.kind is parameter.VAR_KEYWORD:
             raise TypeError(
-                "is of any number, and its type is pydantic's; "
+                "collects any number of arguments with a pydantic type; "
                 "take a dict[str, ...] as one argument"
             )
         has_default = parameter.default is not _ABSENT
