@@ -531,7 +531,7 @@ async def test_the_input_can_be_ended_while_its_reader_waits_awake(monkeypatch):
         async def receive():
             received.append(await wire.receive())
 
-        with trio.fail_after(2):
+        with trio.fail_after(30):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(receive)
                 for _ in range(20):
