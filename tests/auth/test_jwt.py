@@ -460,7 +460,7 @@ async def test_an_issuer_that_does_not_answer_is_given_up(
     listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
     async with listener:
         verify = checks(jwks=f"http://127.0.0.1:{listener.socket.getsockname()[1]}/")
-        with trio.fail_after(3), pytest.raises(jwts.Unreachable):
+        with trio.fail_after(30), pytest.raises(jwts.Unreachable):
             await verify(token(kid="one"))
 
 
