@@ -536,9 +536,11 @@ async def test_a_page_is_told_who_may_use_a_task() -> None:
             f"http://127.0.0.1:{port}/mcp", ALL[-1], capabilities=capabilities
         ) as client:
             over_http = await client.request("tools/call", call)
-        async with _in_process(server) as lines:
-            async with talk(lines, ALL[-1], capabilities=capabilities) as client:
-                over_stdio = await client.request("tools/call", call)
+        async with (
+            _in_process(server) as lines,
+            talk(lines, ALL[-1], capabilities=capabilities) as client,
+        ):
+            over_stdio = await client.request("tools/call", call)
         assert (await page.row(over_http["taskId"]))["isOwner"] is False
         assert (await page.row(over_stdio["taskId"]))["isOwner"] is True
         nursery.cancel_scope.cancel()
