@@ -199,6 +199,22 @@ RATIOS = [
         to_what="with 100",
     ),
     Ratio(
+        "a poll of a task that works",
+        ("tasks", "a plain call"),
+        ("tasks", "a poll of a working task"),
+        1.3,
+        at_most=True,
+        to_what="a plain call",
+    ),
+    Ratio(
+        "a poll of a task that is finished",
+        ("tasks", "a plain call, then"),
+        ("tasks", "a poll of a finished task"),
+        1.3,
+        at_most=True,
+        to_what="a plain call",
+    ),
+    Ratio(
         "fan-out to 1,000 streams",
         ("fan_out", "1,000 streams"),
         None,

@@ -18,9 +18,10 @@ from mcp_trio.bench.report import chart, duration
 from .contenders import CONTENDERS, Roll, versions
 from .ratios import RATIOS, Figures
 from .specials import SPECIALS
+from .tasks import TASK_WORKLOADS
 from .workloads import LOADED, Figure, Workload
 
-ALL: list[Workload] = [*LOADED, *SPECIALS]
+ALL: list[Workload] = [*LOADED, *SPECIALS, *TASK_WORKLOADS]
 WORKLOADS = {workload.name: workload for workload in ALL}
 CHARTS = {
     "stdio_async": "chart-stdio.svg",
