@@ -87,6 +87,8 @@ class Parameters:
 
         struct = self._struct()
         self._decode = msgspec.json.Decoder(struct).decode
+        extra_values = GenericAlias(dict, (str, self._extra or Any))
+        self._decode_extra_values = msgspec.json.Decoder(extra_values).decode
         self._renamed = {
             field: name for field, name in self._names.items() if field != name
         }
@@ -150,14 +152,15 @@ class Parameters:
 
     def _decode_extra(self, raw: bytes) -> dict[str, Any]:
         """Return the arguments for **kwargs."""
+        if not self._names and self.injected_name is None:
+            return dict(self._decode_extra_values(raw))
         everything = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
         if self.injected_name in everything:
             reason = f"Unknown argument: {self.injected_name}"
             raise InvalidArguments(reason, of=self._of)
         for name in self._names.values():
             everything.pop(name, None)
-        kind = GenericAlias(dict, (str, self._extra))
-        return dict(msgspec.json.decode(msgspec.json.encode(everything), type=kind))
+        return dict(self._decode_extra_values(msgspec.json.encode(everything)))
 
     def _reason(self, problem: str) -> str:
         """Return a problem as it is told to the client."""
@@ -491,10 +494,9 @@ def _field_default(default: Any, annotation: Any) -> Any:
 
 def _checker(schema: Mapping[str, Any], what: str) -> Callable[[bytes], None]:
     """Return a function that checks encoded values by a schema written by hand."""
-    # jsonschema is slow to import, and few servers need it.
-    from .jsonschema import Validator
+    # Few servers need it.
+    from .check import SchemaCheck
 
     if not isinstance(schema, Mapping):
         raise ValueError(f"{what}: expected a JSON Schema as a dict, got {schema!r}")
-    validator = Validator(schema, what=what)
-    return lambda encoded: validator.check(msgspec.json.decode(encoded))
+    return SchemaCheck(schema, what=what)
