@@ -233,7 +233,7 @@ class Inclusion(Generic[ServerT]):
         return IncludedPrompt(prompt, name, self.server)
 
 
-def innermost(item: Feature) -> Feature:
+def without_stand_ins(item: Feature) -> Feature:
     """Return the feature itself, for a stand-in for it or for any other feature."""
     while item.original is not None:
         item = item.original

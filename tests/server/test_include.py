@@ -319,6 +319,7 @@ async def test_what_is_added_later_is_included_and_announced() -> None:
         return "inserted"
 
     async with connect(outer, OPENING[-1]) as client:
+        await client.ping()  # by then the server knows that the session is open
         database.add_tool(insert)
         await client.hear("notifications/tools/list_changed")
         assert (await client.call_tool("db_insert")).text == "inserted"

@@ -14,7 +14,7 @@ from ...protocol.types import BlobContents, Resource, TextContents
 from ...server.app import Server
 from ...server.features.resources import ServerResource
 from ...server.features.uri_template import UriTemplate
-from ...server.include import innermost
+from ...server.include import without_stand_ins
 from .folder import SCHEME, Skill, SkillFile, read_skills, skill_uri
 
 FILES = SCHEME + "{+path}"
@@ -90,7 +90,7 @@ def numbered_skills(server: Server[Any]) -> list[tuple[int, SkillResource]]:
     """Return the skills of a server, each with its number in this server."""
     skills = []
     for item in list(server.resources.values()):
-        skill = innermost(item)
+        skill = without_stand_ins(item)
         if isinstance(skill, SkillResource):
             skills.append((item.number, skill))
     return skills
