@@ -9,6 +9,7 @@ from msgspec import Raw
 
 from ...auth.principal import Principal
 from ...protocol.errors import InvalidParams, MissingClientCapability, ProtocolError
+from ...protocol.extensions import TASKS
 from ...protocol.params import Params
 from ...protocol.revisions import Revision
 from ...protocol.types import Json, Tool
@@ -26,7 +27,7 @@ from .executor import Durations, Executor
 from .ledger import TaskLedger
 from .record import TaskRecord
 
-IDENTIFIER = "io.modelcontextprotocol/tasks"
+IDENTIFIER = TASKS
 NOTIFICATION = "notifications/tasks"
 # Tasks that one subscription may listen to.
 MOST_LISTENED = 1000
