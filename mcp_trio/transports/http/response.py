@@ -10,8 +10,8 @@ from .messages import (
     JSON,
     NO_REQUESTS,
     Headers,
-    Reply,
     PostedRequests,
+    Reply,
     refusal,
     reply,
 )

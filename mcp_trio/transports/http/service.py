@@ -34,9 +34,9 @@ from .legacy_sse import LegacySse
 from .messages import (
     PLAIN,
     Head,
+    PostedRequests,
     Refused,
     Reply,
-    PostedRequests,
     error_reply,
     refusal,
     reply,
@@ -291,9 +291,7 @@ class Service:
         in_flight = {"": self.server.limiter.total}
         sessions = {"": len(self.sessions)}
         gauges = [
-            Gauge(
-                "mcp_requests_in_flight", "PostedRequests that are waiting.", in_flight
-            ),
+            Gauge("mcp_requests_in_flight", "Requests that are waiting.", in_flight),
             Gauge("mcp_sessions", "HTTP sessions that are open.", sessions),
         ]
         held = {labels(kind=kind): size for kind, size in self._held().items()}

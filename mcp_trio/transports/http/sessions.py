@@ -15,7 +15,7 @@ from ...server.conversation import EMPTY, Conversation
 from ...server.ledger import Holding, Ledger, Priority
 from ...server.limits import MEMORY
 from .event_stream import NOWHERE, EventStream
-from .messages import NO_REQUESTS, Refused, PostedRequests, refusal
+from .messages import NO_REQUESTS, PostedRequests, Refused, refusal
 
 # As the ledger calls sessions.
 KIND = "sessions"
