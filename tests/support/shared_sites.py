@@ -13,6 +13,7 @@ from mcp_trio import Server
 from mcp_trio.stores.memory import MemoryStore
 from tests.support.http_wire import (
     MODERN,
+    PATIENCE,
     Site,
     Wire,
     message,
@@ -90,13 +91,17 @@ class Events:
 
 @asynccontextmanager
 async def getting(
-    there: Site, session: dict[str, str], last_event: str | None = None
+    there: Site,
+    session: dict[str, str],
+    last_event: str | None = None,
+    patience: float = PATIENCE,
 ) -> AsyncIterator[Events]:
     """Open a GET stream of a session."""
     headers = dict(session)
     if last_event is not None:
         headers["Last-Event-ID"] = last_event
     async with there.wire() as wire:
+        wire.patience = patience
         await wire.send(request("GET", "/mcp", headers))
         head = await wire.head()
         assert head.status == 200, head.status
@@ -110,6 +115,7 @@ async def calling(
     tool: str,
     arguments: Any = None,
     id: Any = 7,
+    patience: float = PATIENCE,
 ) -> AsyncIterator[Events]:
     """Call a tool whose response is a stream."""
     params = {
@@ -119,6 +125,7 @@ async def calling(
     }
     body = json.dumps(message("tools/call", params, id)).encode()
     async with there.wire() as wire:
+        wire.patience = patience
         await wire.send(request("POST", "/mcp", session, body))
         head = await wire.head()
         assert head.status == 200, head.status
