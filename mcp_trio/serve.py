@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .extensions.apps import Csp, Permission
     from .server.extension_points import ServerExtension
     from .stores.base import Store
+    from .stores.peers import Peers
     from .transports.http.asgi import Application
     from .transports.stdio import StdioWire
 
@@ -68,6 +69,7 @@ class Server(app.Server[StateT]):
 
     # None: what the server keeps ends with its process.
     _store: "Store | None" = None
+    _peers: "Peers | None" = None
 
     def use_tasks(self) -> None:
         """Declare the tasks extension, with its defaults."""
@@ -98,7 +100,13 @@ class Server(app.Server[StateT]):
                 "server.use_store(): the server is running; choose the store before"
             )
         self._store = create_store(store) if isinstance(store, str) else store
-        self.shared_state = self._store if self._store.is_shared else None
+        self.shared_state = None
+        self.peers = self._peers = None
+        if self._store.is_shared:
+            from .stores.peers import Peers
+
+            self.shared_state = self._store
+            self.peers = self._peers = Peers(self._store, self.info.name)
         if self.extensions is not None:
             self.extensions.use_store(self._store)
 
@@ -179,6 +187,9 @@ class Server(app.Server[StateT]):
         """Enter what the server needs while it runs."""
         if self._store is not None:
             await stack.enter_async_context(self._store.running())
+        if self._peers is not None:
+            self._peers.relay_changes_for(self.subscriptions)
+            await stack.enter_async_context(self._peers.running())
         if self.telemetry:
             from .telemetry import observing  # loads opentelemetry
 
