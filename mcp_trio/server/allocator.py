@@ -12,8 +12,10 @@ import sys
 
 # From so many bytes on, a block is large.
 LARGE = 512 * 1024
-# The parameter of mallopt(3).
+# Parameters of mallopt(3): from which size on a block is not in the heap, and how many
+# free bytes the heap may have at its end.
 _M_MMAP_THRESHOLD = -3
+_M_TRIM_THRESHOLD = -1
 
 
 def return_large_blocks() -> None:
@@ -26,3 +28,4 @@ def return_large_blocks() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, LARGE)
+        mallopt(_M_TRIM_THRESHOLD, LARGE)
