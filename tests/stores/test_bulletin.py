@@ -110,7 +110,7 @@ class AwayStore(SharedMemoryStore):
 
     is_away = True
 
-    async def read_log(self, log: str, after: int = 0):  # noqa: ANN201
+    async def read_log(self, log: str, after: int = 0):
         if self.is_away:
             raise StoreUnavailable("away")
         return await super().read_log(log, after)

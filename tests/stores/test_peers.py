@@ -8,23 +8,9 @@ from contextlib import asynccontextmanager
 import trio
 from trio.testing import MockClock
 
-from mcp_trio.stores.base import StoreUnavailable
 from mcp_trio.stores.peer_messages import AnyMessage, SessionEnded, StreamGrew
 from mcp_trio.stores.peers import LEASE, Identity, Peers, process_of
-from tests.support.shared_sites import SharedMemoryStore
-
-
-class PartedStore(SharedMemoryStore):
-    """The store as one process sees it, which can be cut off from it."""
-
-    def __init__(self, shared: SharedMemoryStore) -> None:
-        self.__dict__ = dict(shared.__dict__)
-        self.is_cut_off = False
-
-    async def renew(self, lease, seconds) -> None:  # noqa: ANN001
-        if self.is_cut_off:
-            raise StoreUnavailable("cut off")
-        await super().renew(lease, seconds)
+from tests.support.shared_sites import PartedStore, SharedMemoryStore
 
 
 class Heard:
