@@ -10,7 +10,7 @@ from typing import Any
 import trio
 
 from mcp_trio import Server
-from mcp_trio.stores.base import Lease, StoreUnavailable
+from mcp_trio.stores.base import Lease, Store, StoreUnavailable
 from mcp_trio.stores.memory import MemoryStore
 from tests.support.http_wire import (
     MODERN,
@@ -70,7 +70,7 @@ Make = Callable[[], Server]
 
 @asynccontextmanager
 async def one_site(
-    make: Make, store: MemoryStore, host: str = "native"
+    make: Make, store: Store, host: str = "native"
 ) -> AsyncIterator[Site]:
     """Serve one of the processes of a server."""
     server = make()

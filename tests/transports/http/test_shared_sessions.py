@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import tempfile
 from typing import Any
 
 import pytest
@@ -9,6 +11,8 @@ import trio
 
 from mcp_trio import Access, Context, Principal, Server
 from mcp_trio.stores import peers
+from mcp_trio.stores.memory import MemoryStore
+from mcp_trio.stores.parent import ParentStore, serve_store
 from mcp_trio.transports.http import followed_stream
 from mcp_trio.transports.http.sessions import Sessions
 from tests.support.http_wire import HOSTS, Signals, Site, make_server, message
@@ -186,12 +190,16 @@ async def test_a_subscription_of_2026_hears_what_changes_at_another_process() ->
 
 def make_asking() -> Server:
     server = make_server()
+    add_asking(server)
+    return server
+
+
+def add_asking(server: Server) -> None:
+    """Add a tool that asks the client."""
 
     @server.tool
     async def places(ctx: Context) -> str:
         return ", ".join(root.uri for root in await ctx.roots())
-
-    return server
 
 
 async def test_a_question_of_one_process_is_answered_at_another() -> None:
@@ -330,6 +338,55 @@ async def test_servers_with_other_names_have_other_sessions() -> None:
     async with two_sites(make_named, SharedMemoryStore()) as (a, b):
         session = await a.open_session()
         assert (await b.post(message("ping"), session)).status == 404
+
+
+# The store of a parent process
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no Unix sockets")
+async def test_workers_share_sessions_in_the_store_of_their_parent(
+    nursery: trio.Nursery,
+) -> None:
+    steps = Steps()
+
+    def make_all() -> Server:
+        server = steps.make()
+        add_asking(server)
+        return server
+
+    # The paths of sockets must be short.
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/store"
+        await nursery.start(serve_store, MemoryStore(), path)
+        async with (
+            one_site(make_all, ParentStore(path)) as a,
+            one_site(make_all, ParentStore(path)) as b,
+        ):
+            session = await a.open_session(capabilities={"roots": {}})
+            async with getting(b, session) as announced:
+                await announced.primed()
+                a.server.add_tool(trio.sleep, name="new")
+                assert (await announced.next())["method"].endswith("list_changed")
+            async with calling(a, session, "places") as events:
+                question = await events.next()
+                result = {"roots": [{"uri": "file:///a"}]}
+                answer = {"jsonrpc": "2.0", "id": question["id"], "result": result}
+                assert (await b.post(answer, session)).status == 202
+                reply = await events.next()
+                assert reply["result"]["content"][0]["text"] == "file:///a"
+            steps.go.release()
+            async with calling(a, session, "advance", {"count": 2}) as events:
+                await events.next()
+            async with getting(b, session, events.ids[-1]) as resumed:
+                steps.go.release()
+                assert (await resumed.next())["params"]["progress"] == 2
+                steps.go.release()
+                reply = await resumed.next()
+                assert reply["result"]["content"][0]["text"] == "done"
+            assert (await b.send("DELETE", "/mcp", session)).status == 204
+            with trio.fail_after(5):
+                while (await add(a, session)).status != 404:
+                    pass
 
 
 # A process that is lost
