@@ -20,16 +20,16 @@ from mcp_trio.protocol.params import VENDOR
 from mcp_trio.protocol.types import Json
 
 from .contenders import NEWEST, SOURCES, Contender, environment, free_port
-from .specials import figure
+from .ratios import Ratio
 from .stand import QUIET, Stand, end, wait_until_it_listens
-from .workloads import NUMBERS, Figure, Pace, Workload
+from .workloads import NUMBERS, Figure, Pace, Workload, median
 
 CONNECTIONS = 16
 TASKS = 10_000
 QUICK_TASKS = 1_000
 # Parts in which the tasks are created, each a round.
 PARTS = 10
-DECLARED = {f"{VENDOR}clientCapabilities": {"extensions": {f"{VENDOR}tasks": {}}}}
+DECLARED: Json = {f"{VENDOR}clientCapabilities": {"extensions": {f"{VENDOR}tasks": {}}}}
 # Seconds for which tasks are kept: longer than a run, or as long as it takes to make and poll them on a slow machine.
 LONG = 3600.0
 SHORT = 40.0
@@ -151,9 +151,9 @@ class TaskRates:
             finished = number / release(server, polls)
             loads = {"a plain call, then": [plain], "a poll of a finished task": polls}
             runs |= self._in_turn(server, loads, pace)
-        figures = {"tasks created": figure(created)}
+        figures = {"tasks created": median(created)}
         figures |= {name: self._figure(some) for name, some in runs.items()}
-        return figures | {"tasks finished": figure([finished])}
+        return figures | {"tasks finished": median([finished])}
 
     def _create(
         self, server: BenchTarget, number: int
@@ -177,7 +177,7 @@ class TaskRates:
         return {name: some[1:] for name, some in runs.items()}
 
     def _figure(self, runs: list[Run]) -> Figure:
-        made = figure([run.rate for run in runs])
+        made = median([run.rate for run in runs])
         made.about["errors"] = sum(sum(run.errors.values()) for run in runs)
         made.about["limited_by_the_load"] = any(run.is_limited for run in runs)
         return made
@@ -214,7 +214,7 @@ class TaskMemory:
             "all finished": held,
             "the last expired": after,
         }
-        return {name: figure([float(size)]) for name, size in sizes.items()}
+        return {name: median([float(size)]) for name, size in sizes.items()}
 
     def _wait_for_expiry(
         self, wire: LoadConnection, poll: LoadRequest, ttl: float
@@ -228,4 +228,22 @@ class TaskMemory:
         time.sleep(TO_FORGET)
 
 
-TASK_WORKLOADS: list[Workload] = [TaskRates(), TaskMemory()]
+WORKLOADS: list[Workload] = [TaskRates(), TaskMemory()]
+RATIOS = [
+    Ratio(
+        "a poll of a task that works",
+        ("tasks", "a plain call"),
+        ("tasks", "a poll of a working task"),
+        1.3,
+        at_most=True,
+        to_what="a plain call",
+    ),
+    Ratio(
+        "a poll of a task that is finished",
+        ("tasks", "a plain call, then"),
+        ("tasks", "a poll of a finished task"),
+        1.3,
+        at_most=True,
+        to_what="a plain call",
+    ),
+]

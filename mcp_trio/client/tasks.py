@@ -10,8 +10,6 @@ import trio
 from ..protocol.types import Json
 from .errors import RemoteError, TaskCancelled
 
-# The extension, as clients declare it in their capabilities.
-TASKS = "io.modelcontextprotocol/tasks"
 # Seconds between two polls if the server suggests none, and the fewest in any case.
 DEFAULT_INTERVAL = 1.0
 LEAST_INTERVAL = 0.05

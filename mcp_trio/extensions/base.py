@@ -102,7 +102,7 @@ class ExtensionContext(Context[Any]):
     protocol_revision: Revision
 
     def __init__(self, request: Request, extension: "Extension") -> None:
-        super().__init__(request)
+        super().__init__(request, request.environment)
         self.protocol_revision = request.call.revision
         self._extension = extension
 

@@ -21,13 +21,13 @@ from mcp_trio import Context, Server
 from mcp_trio.cli.main import main
 from mcp_trio.client.client import talk
 from mcp_trio.client.target import connect
-from mcp_trio.client.tasks import TASKS
 from mcp_trio.console import app, message_tap
 from mcp_trio.console import page as page_module
 from mcp_trio.console.app import Console, serve_console
 from mcp_trio.console.message_tap import MessageTap
 from mcp_trio.console.task_state import task_in
 from mcp_trio.demo import Trip
+from mcp_trio.protocol.extensions import TASKS
 from mcp_trio.protocol.revisions import REVISIONS
 from mcp_trio.serve import serve
 from mcp_trio.server.conversation import Conversation, Sender
@@ -840,7 +840,7 @@ async def test_it_ends_in_order(capfd: pytest.CaptureFixture[str]) -> None:
 async def test_a_page_that_does_not_read_holds_up_the_end_for_a_while_at_most(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hypercorn_host, "UNREAD_TIME", 0.5)
+    monkeypatch.setattr(hypercorn_host, "UNREAD_TIME", 0.1)
     server = make_server(grace=0.1)
 
     @server.tool
@@ -856,7 +856,7 @@ async def test_a_page_that_does_not_read_holds_up_the_end_for_a_while_at_most(
             page = await pages.start(unread, There(server, url, stopping))
             await page.begin("flood")
             await trio.testing.wait_all_tasks_blocked(0.2)
-            nursery.cancel_scope.deadline = trio.current_time() + 2
+            nursery.cancel_scope.deadline = trio.current_time() + 20
             stopping.set()
         assert not nursery.cancel_scope.cancelled_caught
         pages.cancel_scope.cancel()

@@ -9,6 +9,7 @@ from msgspec import Raw, json
 
 from ...auth.principal import Principal
 from ...protocol.errors import InvalidParams, MissingClientCapability, ProtocolError
+from ...protocol.extensions import TASKS
 from ...protocol.jsonrpc import encode
 from ...protocol.params import Params
 from ...protocol.revisions import Revision
@@ -27,7 +28,7 @@ from .executor import Durations, Executor
 from .ledger import TaskLedger
 from .record import ShownTask, TaskRecord
 
-IDENTIFIER = "io.modelcontextprotocol/tasks"
+IDENTIFIER = TASKS
 NOTIFICATION = "notifications/tasks"
 # Tasks that one subscription may listen to.
 MOST_LISTENED = 1000
