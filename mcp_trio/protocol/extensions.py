@@ -15,6 +15,8 @@ from .params import ClientCapabilities, Params, known_flags
 from .types import Json
 
 APPS = "io.modelcontextprotocol/ui"
+SKILLS = "io.modelcontextprotocol/skills"
+TASKS = "io.modelcontextprotocol/tasks"
 APP_MIME_TYPE = "text/html;profile=mcp-app"
 
 # The size of one extension's settings, in bytes. A client whose settings are larger
@@ -48,7 +50,7 @@ class ExtensionTable:
         self.methods: dict[str, ExtensionMethod] = {}
         # The params of each method.
         self.params: dict[str, type[Params]] = {}
-        # The attribute of those params that `Mcp-Name` repeats, where there is one.
+        # The attribute of those params that `Mcp-Name` repeats, if any.
         self.named_by: dict[str, str] = {}
 
     def add(self, identifier: str, methods: Mapping[str, ExtensionMethod]) -> None:

@@ -207,8 +207,8 @@ class Parameters:
             annotation = _resolved(parameter.annotation, function, self._injected)
             if parameter.kind is parameter.VAR_POSITIONAL:
                 raise TypeError(
-                    f"is of any number: *{parameter.name} has no JSON form; "
-                    "name each, or take a list"
+                    f"collects any number of arguments: *{parameter.name} has no JSON "
+                    "form; name each, or take a list"
                 )
             if self._injected and _mentions(annotation, self._injected):
                 self._inject(parameter.name, self._injected)
@@ -228,7 +228,7 @@ class Parameters:
 
     def _inject(self, name: str, injected: type) -> None:
         if self.injected_name is not None:
-            raise TypeError(f"is a second {injected.__name__}; one is given")
+            raise TypeError(f"is a second {injected.__name__}; use only one")
         self.injected_name = name
 
     def _add_field(self, parameter: inspect.Parameter, annotation: Any) -> None:
@@ -246,7 +246,7 @@ class Parameters:
 
         if parameter.kind is parameter.VAR_KEYWORD:
             raise TypeError(
-                "is of any number, and its type is pydantic's; "
+                "collects any number of arguments with a pydantic type; "
                 "take a dict[str, ...] as one argument"
             )
         has_default = parameter.default is not _ABSENT
@@ -309,7 +309,7 @@ class Parameters:
         unknown = set(schema.get("properties", ())).difference(self._names.values())
         if unknown and not self._extra:
             raise ValueError(
-                f"{what} has {unknown.pop()!r}, which is no parameter of it; "
+                f"{what} has {unknown.pop()!r}, which is not one of its parameters; "
                 "add it, or **kwargs"
             )
         self.schema = dict(schema)
