@@ -39,7 +39,7 @@ from .limiter import Limiter
 from .limits import Limits, must_be_seconds
 from .registry import Pages, Registry, in_pages_of
 from .request import Environment, RequestObserver, SessionObserver
-from .subscriptions import Subscriptions
+from .subscriptions import ChangeRelay, Subscriptions
 from .worker_threads import WorkerThreads
 
 if TYPE_CHECKING:
@@ -102,6 +102,8 @@ class Server(Generic[StateT]):
     task_slots: int | None = None
     # The store that the server's processes share, if there is one.
     shared_state: SharedState | None = None
+    # The processes that share the store, this one among them: `stores.peers.Peers`.
+    peers: ChangeRelay | None = None
     # None if the server has no extensions; most servers have none.
     extensions: ExtensionPoints | None = None
     # Exceptions that stop a request from outside, and are passed on. While `serve`

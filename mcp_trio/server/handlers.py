@@ -1,6 +1,6 @@
 """The function that answers each method, and the one that acts on each notification.
 
-A handler turns a request into its encoded result. None stands for an empty result.
+A handler turns a request into its encoded result. None means an empty result.
 """
 
 import logging
@@ -58,6 +58,7 @@ async def introduce(server: Server, request: Request) -> bytes:
     if revision.opens:
         # Interned, so that all sessions share one string.
         request.conversation.session.offered = intern(" ".join(features))
+        await request.conversation.save()
     versions = request.conversation.session.revisions.names
     extensions = None
     if server.extensions is not None:
@@ -155,7 +156,7 @@ def _encode_tool_result(
     revision = request.call.revision
     most = tool.max_result or request.environment.limits.max_result
     if isinstance(result, str):
-        # A character takes at least a byte, so what is too long is not encoded.
+        # A character takes at least a byte, so a text that is too long is not encoded.
         if len(result) <= most:
             encoded = revision.encode_text(result)
             if len(encoded) <= most:
@@ -203,12 +204,14 @@ async def subscribe(server: Server, request: Request) -> None:
     uri = request.call.params.uri
     server.find_resource(uri, request.principal)
     server.subscriptions.subscribe(request.conversation, uri)
+    await request.conversation.save()
 
 
 async def unsubscribe(server: Server, request: Request) -> None:
     """End the client's subscription to a resource's updates."""
     uri = request.call.params.uri
     server.subscriptions.unsubscribe(request.conversation, uri)
+    await request.conversation.save()
 
 
 async def get_prompt(server: Server, request: Request) -> bytes:
@@ -279,6 +282,7 @@ async def set_level(server: Server, request: Request) -> None:
             f"Invalid params: $.params.level: {level!r} is none of {expected}"
         )
     request.conversation.session.log_level = level
+    await request.conversation.save()
 
 
 async def listen(server: Server, request: Request) -> bytes:
@@ -371,8 +375,10 @@ def _cancel(conversation: Conversation, notice: Notice) -> None:
     except MsgspecError:
         return
     scope = conversation.cancel_scopes.get(params.request_id)
-    if scope is not None:
-        log.debug(
-            "request %r cancelled by the client: %s", params.request_id, params.reason
-        )
-        scope.cancel()
+    if scope is None:
+        conversation.cancel_elsewhere(params.request_id)
+        return
+    log.debug(
+        "request %r cancelled by the client: %s", params.request_id, params.reason
+    )
+    scope.cancel()

@@ -17,6 +17,7 @@ from ...server.app import Server
 from ...server.background import NeverATask
 from ...server.extension_points import ExtensionHooks, Listening, Proceed
 from ...server.features.tools import ServerTool
+from ...server.gauges import Gauge, labels
 from ...server.limits import must_be_limits, must_be_seconds
 from ...server.request import Request
 from ...stores.base import Store
@@ -120,6 +121,19 @@ class Tasks(Extension):
         """Let tasks end before the server stops; those that do not, fail."""
         await self._executor.settle(seconds)
 
+    def gauges(self) -> list[Gauge]:
+        """Return how many tasks there are in this process, and how they ended."""
+        states = self._executor.count_by_state()
+        now = {labels(state=state): count for state, count in states.items()}
+        ended = {
+            labels(outcome=outcome): count
+            for outcome, count in sorted(self._executor.ended.items())
+        }
+        return [
+            Gauge("mcp_tasks", "Tasks that are not over.", now),
+            Gauge("mcp_tasks_total", "Tasks that are over.", ended, "counter"),
+        ]
+
     # Methods
 
     @method("tasks/get", named_by="taskId")
@@ -206,6 +220,7 @@ class Tasks(Extension):
             created = await self._executor.create(request, tool)
         if isinstance(created, bytes):
             return created
+        request.outcome = "task"
         self._executor.expect_poll(created, 0.0)
         result = {"resultType": "task", **created.summary()}
         return self.encode_result(request.call.revision, result)

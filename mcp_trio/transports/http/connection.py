@@ -23,7 +23,7 @@ from .messages import OUT_OF_MEMORY, TOO_SLOW, Fields, Headers, Parsed, Reply, r
 from .parser import BODY, HEAD, IDLE, RequestParser
 from .reader import Reader
 from .rules import MCP
-from .service import Service
+from .service import Answered, AnswerNow, Pending, Service
 from .state import (
     ANSWERING,
     CLOSED,
@@ -332,6 +332,8 @@ class Connection:
             if self.state is MOVING:
                 self._host.nursery.start_soon(self.run)
                 return None
+            if self._parser.expects and self._parser.stage is BODY:
+                self._ask_for_body()
             if not self._keeps_alive:
                 await self._end()
             elif self.state is WATCHED:
@@ -426,6 +428,8 @@ class Connection:
                 await self._upgrade(parsed)
                 continue
             answer = self._handle(parsed)
+            if isinstance(answer, Pending):
+                answer = await self._handle_pending(answer)
             if isinstance(answer, Reply):
                 self._last_request_waited = False
                 self._put(answer, parsed)
@@ -446,10 +450,12 @@ class Connection:
                 return answer, parsed
             self.client = parsed.peer
             await self._respond(answer, parsed)
-        if parser.expects and parser.stage is BODY:
-            parser.expects = False
-            self._out.append(b"HTTP/1.1 100 Continue\r\n\r\n")
         return None
+
+    def _ask_for_body(self) -> None:
+        """Let a client go on that waits until its head is accepted."""
+        self._parser.expects = False
+        self._out.append(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     async def _identify(self, parsed: Parsed) -> None:
         """Find out who sends a request."""
@@ -458,7 +464,7 @@ class Connection:
         parsed.refused = await self._host.service.bearers.identify(parsed)
         self._principal = parsed.principal
 
-    def _handle(self, parsed: Parsed) -> Reply | Exchange | Feed:
+    def _handle(self, parsed: Parsed) -> AnswerNow:
         """Start what a request asks for, and return its response."""
         service = self._host.service
         if parsed.refused is not None:
@@ -472,6 +478,17 @@ class Connection:
             answer: Reply | Exchange = spoiled.value
             return answer
 
+    async def _handle_pending(self, pending: Pending) -> Answered:
+        """Wait until the store lets a request be answered, and return its response."""
+        # Replies to earlier requests need not wait for that.
+        await self._flush()
+        try:
+            return await pending.wait()
+        except Spoiled as spoiled:
+            self._enter(MOVING)
+            answer: Reply | Exchange = spoiled.value
+            return answer
+
     async def _give_way(self) -> None:
         """Write what was answered, and let other tasks run."""
         await self._flush()
@@ -481,7 +498,9 @@ class Connection:
         """Hand the connection over as a WebSocket. No other request follows on it."""
         take_over = self._host.upgrade
         if take_over is None or parsed.route != MCP:
-            self._put(refusal(400, "Upgrade: no WebSocket is served here"), parsed)
+            self._put(
+                refusal(400, "Upgrade: this endpoint does not serve WebSocket"), parsed
+            )
             return
         await self._flush()
         self._enter(LISTENING)
