@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 AnyFunction = Callable[..., Any]
 
 _ABSENT = inspect.Parameter.empty
+# Types without problems.
+_SIMPLE_TYPES = (str, int, float, bool)
 
 # The errors that are explained in other words, as `jsonrpc.explain` and jsonschema
 # write them. `re` compiles and caches the patterns when they are first needed.
@@ -218,8 +220,10 @@ class Parameters:
                 self._add_pydantic(parameter, annotation)
                 return
             annotation = described(annotation)
-            # Here the parameter is known, so a problem with its type is reported well.
-            schema_of(annotation)
+            if annotation not in _SIMPLE_TYPES:
+                # Here the parameter is known, so a problem with its type is reported
+                # well.
+                schema_of(annotation)
             if parameter.kind is parameter.VAR_KEYWORD:
                 self._extra = annotation
                 return
