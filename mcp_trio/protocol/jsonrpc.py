@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from .errors import InvalidRequest, ParseError, ProtocolError
+from .memory import LARGE, require_memory
 
 # The most characters of an id. An id is kept for as long as its request runs, and sent
 # again with everything about it.
@@ -207,8 +208,13 @@ def on_one_line(encoded: bytes) -> bytes:
 
 
 def encode_text(text: str) -> bytes:
-    """Encode a text as JSON: the same as `encode`, a little faster."""
+    """Encode a text as JSON: the same as `encode`, a little faster.
+
+    Raises MemoryError if the system has no memory for a large text.
+    """
     try:
+        if len(text) >= LARGE:
+            require_memory(2 * len(text))
         return _encoder.encode(text)
     except UnicodeEncodeError:
         return encode(text)

@@ -18,6 +18,7 @@ from msgspec.structs import asdict
 
 from ...protocol import jsonrpc
 from ...protocol.errors import InvalidArguments, InvalidParams
+from ...protocol.memory import DECODED, LARGE, require_memory
 from .annotation_parts import is_pydantic, is_pydantic_field
 from .annotations import located, member_types
 from .decode import DECODE_ERRORS, with_whole_numbers
@@ -113,6 +114,8 @@ class Parameters:
         Raises InvalidArguments if the object does not fit the schema, and InvalidParams
         if it is not an object.
         """
+        if len(raw) >= LARGE:
+            require_memory(DECODED * len(raw))
         try:
             if self._is_plain:
                 return asdict(self._decode(raw))
