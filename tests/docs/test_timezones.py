@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mcp_trio import Server
 from mcp_trio.load_spec import load
+from mcp_trio.server.app import Server
 from tests.support.checked import connect
 from tests.support.paths import PROJECT
 
