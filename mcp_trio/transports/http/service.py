@@ -274,7 +274,7 @@ class Service:
         if is_in_session and (stated is None or stated.opens):
             conversation = self._find_session(head)
         else:
-            conversation = HttpSession(self.server, stated, self._served)
+            conversation = HttpSession(self.server, self.sessions, stated, self._served)
             conversation.principal = head.principal
         conversation.address = head.peer
         return conversation
@@ -282,7 +282,7 @@ class Service:
     def _observe_stranger(self, head: Head, body: bytes, reply: Reply) -> None:
         """Show a POST that belongs to no conversation, as a conversation of its own."""
         if self.server.on_message is not None:
-            stranger = HttpSession(self.server)
+            stranger = HttpSession(self.server, self.sessions)
             stranger.address = head.peer
             _observe(stranger, "client", body)
             _observe(stranger, "server", reply.body)
