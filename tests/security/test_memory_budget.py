@@ -148,7 +148,7 @@ def initialize(id: object = 1) -> dict[str, Any]:
 
 async def held(server: Server[Any], kind: str, check: Callable[[int], bool]) -> int:
     """Wait until what is held of a kind fits."""
-    with trio.fail_after(5):
+    with trio.fail_after(30):
         while not check(server.ledger.by_kind[kind]):
             await trio.sleep(0.01)
     return server.ledger.by_kind[kind]
