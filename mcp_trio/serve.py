@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .extensions.apps import Csp, Permission
     from .server.extension_points import ServerExtension
     from .stores.base import Store
+    from .stores.peers import Peers
     from .transports.http.asgi import Application
     from .transports.stdio import StdioWire
 
@@ -68,6 +69,7 @@ class Server(app.Server[StateT]):
 
     # None: what the server keeps ends with its process.
     _store: "Store | None" = None
+    _peers: "Peers | None" = None
 
     def use_tasks(self) -> None:
         """Declare the tasks extension, with its defaults."""
@@ -98,7 +100,13 @@ class Server(app.Server[StateT]):
                 "server.use_store(): the server is running; choose the store before"
             )
         self._store = create_store(store) if isinstance(store, str) else store
-        self.shared_state = self._store if self._store.is_shared else None
+        self.shared_state = None
+        self.peers = self._peers = None
+        if self._store.is_shared:
+            from .stores.peers import Peers
+
+            self.shared_state = self._store
+            self.peers = self._peers = Peers(self._store, self.info.name)
         if self.extensions is not None:
             self.extensions.use_store(self._store)
 
@@ -108,6 +116,10 @@ class Server(app.Server[StateT]):
 
         if Apps.identifier not in (self.extensions or ()):
             self.add_extension(Apps())
+
+    def use_skills(self) -> None:
+        """Declare the skills extension, unless it is declared already."""
+        declare_skills(self)
 
     def ui(
         self,
@@ -175,6 +187,9 @@ class Server(app.Server[StateT]):
         """Enter what the server needs while it runs."""
         if self._store is not None:
             await stack.enter_async_context(self._store.running())
+        if self._peers is not None:
+            self._peers.relay_changes_for(self.subscriptions)
+            await stack.enter_async_context(self._peers.running())
         if self.telemetry:
             from .telemetry import observing  # loads opentelemetry
 
@@ -276,8 +291,8 @@ class Server(app.Server[StateT]):
         in_main_thread = threading.current_thread() is threading.main_thread()
         if trio.lowlevel.in_trio_run() or not in_main_thread:
             raise RuntimeError(
-                "Server.run() starts a loop in the main thread, as signals come there; "
-                "where one runs already: await server.serve(stdio=True)"
+                "Server.run() starts a loop in the main thread, which gets signals. "
+                "If a loop runs already, use: await server.serve(stdio=True)"
             )
         trio.run(partial(self.serve, stdio=True))
 
@@ -285,13 +300,21 @@ class Server(app.Server[StateT]):
 def add_skills(server: app.Server[Any], folder: str | Path) -> None:
     """Serve the skills in a folder: see `Server.skills`."""
     try:
-        from .extensions.skills import IDENTIFIER, Skills, add_folder
+        from .extensions.skills import add_folder
     except ModuleNotFoundError as error:
         if error.name != "yaml":
             raise
         raise ImportError("skills need: pip install 'mcp_trio[skills]'") from None
 
     add_folder(server, Path(folder))
+    declare_skills(server)
+
+
+def declare_skills(server: app.Server[Any]) -> None:
+    """Declare the skills extension, unless it is declared already."""
+    from .extensions.skills import IDENTIFIER, Skills, add_skill_files
+
+    add_skill_files(server)
     if IDENTIFIER not in (server.extensions or ()):
         server.add_extension(Skills())
 
@@ -427,17 +450,22 @@ async def _stop_on_signal(
 ) -> None:
     """Stop in an orderly way at the first signal, and at once at the second.
 
-    A signal that arrives before anything is served stops at once too. The signal after
+    A signal that arrives before anything is served stops at once too. A Ctrl-C after
     that has its default action, which ends the process even if a tool or a lifespan
     does not let itself be cancelled.
+
+    A SIGTERM that is repeated counts as one. A client that sends it to the process
+    group reaches the server twice if the server's parent, as `uv run`, passes it on.
     """
-    is_settling = False
+    received = set[int]()
     async with trio.open_nursery() as nursery:
         async for number in signals:
-            if is_settling or not serving.is_set():
+            if number == signal.SIGTERM and number in received:
+                continue
+            if received or not serving.is_set():
                 everything.cancel()
-                signal.signal(number, signal.SIG_DFL)
-            is_settling = True
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
+            received.add(number)
             nursery.start_soon(_settle, server, stopping)
 
 

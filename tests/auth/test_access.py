@@ -883,7 +883,7 @@ async def test_misuse_is_explained() -> None:
         (lambda: Access(verify, scopes={1}), "expected a scope"),  # type: ignore[arg-type]
         (lambda: Access(verify, authorization_servers="https://x"), "expected a list"),
         (lambda: Access(verify, resource="/mcp"), "expected the endpoint's URL"),
-        (lambda: Principal(""), "expected a string"),
+        (lambda: Principal(""), "expected a non-empty string"),
         (lambda: Principal("a", "admin"), "expected a set of scopes"),  # type: ignore[arg-type]
         (lambda: server.tool(scopes="admin")(verify), "expected a set of scopes"),
         (lambda: server.tool(scopes=None)(verify), "expected a set of scopes"),

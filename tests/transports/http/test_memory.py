@@ -141,7 +141,8 @@ async def memory_of_sessions(folder: Path) -> tuple[float, float, float]:
     )
     lost = request("POST", "/mcp", HEADERS, json.dumps(message("tools/list")).encode())
     async with serving(folder) as server:
-        await server.ask(opening, b"200", 500)
+        # Enough for the server to load what it needs once that much is held.
+        await server.ask(opening, b"200", 600)
         await server.expire_sessions()
         before = server.memory
         await server.ask(lost, b"400")
