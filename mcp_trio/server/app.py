@@ -150,6 +150,8 @@ class Server(Generic[StateT]):
         self.tools_that_wait: set[str] = set()
         # Tasks, of all conversations, that wait for the next call of such a tool.
         self.idle_tasks = 0
+        # Bound once, because there may be many thousands of conversations.
+        self.on_conversation_closed = self._conversation_closed
         self.event_log = EventLog()
         self.grace = grace
         self.telemetry = telemetry
@@ -898,7 +900,7 @@ class Server(Generic[StateT]):
             other for other in self.session_observers if other is not observer
         )
 
-    def conversation_closed(self, conversation: Conversation) -> None:
+    def _conversation_closed(self, conversation: Conversation) -> None:
         """End the subscriptions of a client that sends no more."""
         self.subscriptions.closed(conversation)
         for observer in self.session_observers:

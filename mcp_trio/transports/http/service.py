@@ -338,7 +338,9 @@ class Service:
             if self.shared is not None and (stated is None or stated.opens):
                 conversation = self.shared.new_conversation(stated)
             else:
-                conversation = HttpSession(self.server, stated, self._served)
+                conversation = HttpSession(
+                    self.server, self.sessions, stated, self._served
+                )
             conversation.principal = head.principal
         conversation.address = head.peer
         return conversation
@@ -346,7 +348,7 @@ class Service:
     def _observe_stranger(self, head: Head, body: bytes, reply: Reply) -> None:
         """Show a POST that belongs to no conversation, as a conversation of its own."""
         if self.server.on_message is not None:
-            stranger = HttpSession(self.server)
+            stranger = HttpSession(self.server, self.sessions)
             stranger.address = head.peer
             _observe(stranger, "client", body)
             _observe(stranger, "server", reply.body)

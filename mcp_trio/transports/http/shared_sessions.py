@@ -67,11 +67,10 @@ from .sessions import (
     NO_SUCH_SESSION,
     HttpSession,
     NotHere,
-    Sessions,
     new_session_id,
     parse_event_id,
 )
-from .shared_session import SharedHttpSession
+from .shared_session import SessionKeeper, SharedHttpSession
 from .stored_stream import ANNOUNCEMENTS, Announcements
 from .stream_logs import StreamLogs
 
@@ -83,7 +82,7 @@ TOUCH_AFTER = 0.05
 KEEP_FOR = 1.25
 
 
-class SharedSessions(Sessions):
+class SharedSessions(SessionKeeper):
     """The sessions that this process knows of."""
 
     def __init__(self, server: Server[Any], peers: Peers, revisions: Revisions) -> None:
