@@ -18,6 +18,7 @@ from hypercorn.typing import Framework
 
 from ...server.app import Server
 from .asgi import Application
+from .keep_alive import watch_clients
 from .service import LAST_WORDS
 from .settings import DEFAULT_SETTINGS, HttpSettings
 
@@ -74,6 +75,7 @@ async def open_listeners(host: str, port: int) -> list[socket.socket]:
     listeners = []
     for listener in await trio.open_tcp_listeners(port, host=host):
         opened = socket.socket(fileno=listener.socket.detach())
+        watch_clients(opened)
         # Accepted sockets inherit it. Only Linux has this option.
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             milliseconds = round(UNREAD_TIME * 1000)

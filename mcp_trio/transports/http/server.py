@@ -17,6 +17,7 @@ from ...server.app import Server
 from ...server.limiter import network
 from ...server.runner import Runner
 from .connection import Connection, Host, Upgrade
+from .keep_alive import watch_clients
 from .messages import Head, Reply, refusal
 from .reader import Reader
 from .rules import METADATA
@@ -91,6 +92,10 @@ async def accept(
             await trio.lowlevel.wait_readable(listener)
             try:
                 accepted, peer = spare.accept(listener)
+            except MemoryError:
+                host.service.server.ledger.relieve()
+                await trio.sleep(ROOM_WITHIN)
+                continue
             except OSError as problem:
                 # The client is gone already, or the system has no room.
                 log.debug("a connection could not be accepted: %s", problem)
@@ -241,6 +246,8 @@ async def serve_http(
         socket(fileno=listener.socket.detach())
         for listener in await trio.open_tcp_listeners(port, host=host)
     ]
+    for listener in listeners:
+        watch_clients(listener)
     kind = UpgradesOnly if upgrades_only else Service
     with (
         closing(kind(server, settings)) as service,
