@@ -72,8 +72,10 @@ from .settings import DEFAULT_SETTINGS, HttpSettings
 from .trusted_proxies import TrustedProxies
 
 if TYPE_CHECKING:
+    from ...stores.peers import Peers
     from .shared_session import SharedHttpSession
     from .shared_sessions import SharedSessions
+    from .shared_sse import SharedSse
 
 # Seconds to write the remaining data after everything was cancelled.
 LAST_WORDS = 0.5
@@ -130,7 +132,12 @@ class Service:
         self.stopping = False
         self._state = ServiceState(server, self.metrics, self.sessions)
         prefix = prefix_of(resource, ("/" + settings.path.strip("/")).rstrip("/"))
-        self._legacy = LegacySse(server, self.metrics, prefix)
+        self._shared_sse: SharedSse | None = None
+        if self.shared is not None:
+            self._shared_sse = _shared_sse(
+                server, self.metrics, prefix, self.shared.peers
+            )
+        self._legacy = self._shared_sse or LegacySse(server, self.metrics, prefix)
         self._routes = Routes(settings.path, resource, stateless=settings.stateless)
         self._revisions = {
             revision.name.encode(): revision for revision in self._served.all
@@ -260,11 +267,14 @@ class Service:
             answer = await answer.wait()
         return answer
 
-    def _answer_other(self, head: Head, body: bytes) -> Reply | Feed:
+    def _answer_other(self, head: Head, body: bytes) -> Reply | Feed | Pending:
         """Answer a request that is not for the MCP endpoint."""
         if head.route == SSE:
             return self._legacy.get(head)
         if head.route == MESSAGES:
+            shared = self._shared_sse
+            if shared is not None and not shared.has(head.query):
+                return self._pending(head, partial(shared.pass_on, head, body))
             return self._legacy.post(head, body)
         if head.route in (METADATA, SSE_METADATA):
             return self.bearers.metadata(head)
@@ -558,6 +568,7 @@ class Service:
         """End every session."""
         self.server.stop_observing_requests(self.metrics)
         self.sessions.close()
+        self._legacy.close()
 
 
 def _shared_sessions(server: Server) -> "SharedSessions":
@@ -568,6 +579,15 @@ def _shared_sessions(server: Server) -> "SharedSessions":
     # The server itself knows its peers only as those that it tells of changes.
     assert isinstance(server.peers, Peers)
     return SharedSessions(server, server.peers, server.revisions)
+
+
+def _shared_sse(
+    server: Server, metrics: Metrics, prefix: str, peers: "Peers"
+) -> "SharedSse":
+    """Return HTTP+SSE, whose messages may be posted to any process."""
+    from .shared_sse import SharedSse
+
+    return SharedSse(server, metrics, prefix, peers)
 
 
 def _requests_of(event: Call | Batch) -> PostedRequests:
