@@ -43,7 +43,9 @@ class ServerProcess:
             command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
         )
         assert self._process.stderr is not None
-        self.greeting = self._process.stderr.readline()
+        self.stderr = self._process.stderr
+        self.pid = self._process.pid
+        self.greeting = self.stderr.readline()
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal to the process."""
@@ -57,8 +59,7 @@ class ServerProcess:
         """End the process at once, as `kill -9` does."""
         self._process.kill()
         self._process.wait()
-        assert self._process.stderr is not None
-        self._process.stderr.close()
+        self.stderr.close()
 
     # Requests
 

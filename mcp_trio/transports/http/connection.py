@@ -19,11 +19,20 @@ from ...server.runner import SPOILED, TURN, Spoiled, log
 from ..send_queue import GONE, let_go
 from .exchange import Exchange
 from .feed import Feed
-from .messages import OUT_OF_MEMORY, TOO_SLOW, Fields, Headers, Parsed, Reply, refusal
+from .messages import (
+    OUT_OF_MEMORY,
+    TOO_SLOW,
+    Fields,
+    Headers,
+    LateReply,
+    Parsed,
+    Reply,
+    refusal,
+)
 from .parser import BODY, HEAD, IDLE, RequestParser
 from .reader import Reader
 from .rules import MCP
-from .service import Service
+from .service import Answered, Service
 from .state import (
     ANSWERING,
     CLOSED,
@@ -159,8 +168,13 @@ class Connection:
 
     def drain(self) -> None:
         """End the connection if no request is under way, because the server stops."""
-        is_waiting = self.state in (WATCHED, READING)
-        if is_waiting and self._parser.stage is IDLE:
+        if not self._is_idle():
+            return
+        drain_time = self._host.service.drain_time
+        if drain_time:
+            # The next request is answered, and is the last one.
+            self.deadline = trio.current_time() + drain_time
+        else:
             self.end_wait()
 
     def end_wait(self) -> None:
@@ -445,6 +459,7 @@ class Connection:
                 self.client = parsed.peer
                 return answer, parsed
             self.client = parsed.peer
+            self._enter(LISTENING if isinstance(answer, Feed) else RESPONDING)
             await self._respond(answer, parsed)
         if parser.expects and parser.stage is BODY:
             parser.expects = False
@@ -458,7 +473,7 @@ class Connection:
         parsed.refused = await self._host.service.bearers.identify(parsed)
         self._principal = parsed.principal
 
-    def _handle(self, parsed: Parsed) -> Reply | Exchange | Feed:
+    def _handle(self, parsed: Parsed) -> Answered:
         """Start what a request asks for, and return its response."""
         service = self._host.service
         if parsed.refused is not None:
@@ -497,10 +512,10 @@ class Connection:
 
     # A response that takes its time
 
-    async def _respond(self, answer: Exchange | Feed, parsed: Parsed) -> None:
+    async def _respond(
+        self, answer: Exchange | LateReply | Feed, parsed: Parsed
+    ) -> None:
         """Give a response, and watch whether the client goes away in the meantime."""
-        if isinstance(answer, Feed):
-            self._enter(LISTENING)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, nursery.cancel_scope)
             try:
@@ -531,15 +546,18 @@ class Connection:
         return self._backlog_is_lost or len(self._backlog) > MAX_BACKLOG
 
     async def _write_response(
-        self, answer: Exchange | Feed, parsed: Parsed, nursery: trio.Nursery
+        self,
+        answer: Exchange | LateReply | Feed,
+        parsed: Parsed,
+        nursery: trio.Nursery,
     ) -> None:
         """Wait for a response, and write it as it arises."""
         await self._flush()  # the replies to earlier requests
         response: Reply | Feed
-        if isinstance(answer, Exchange):
-            response = await answer.response()
-        else:
+        if isinstance(answer, Feed):
             response = answer
+        else:
+            response = await answer.response()
         self._put(response, parsed)
         if isinstance(response, Feed):
             await self._write_stream(response, parsed.chunked, nursery)

@@ -1,6 +1,6 @@
 """HTTP requests and responses, as the modules of this package exchange them."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from math import ceil
 
 import msgspec
@@ -34,6 +34,16 @@ class Reply(msgspec.Struct):
     status: int
     body: bytes = b""
     headers: Fields = ()
+
+
+class LateReply(msgspec.Struct):
+    """A whole response that has to be waited for, and belongs to no request."""
+
+    make: Callable[[], Awaitable[Reply]]
+
+    async def response(self) -> Reply:
+        """Wait for the response."""
+        return await self.make()
 
 
 class Head(msgspec.Struct):

@@ -6,6 +6,7 @@ It is the same for every host: the native server and ASGI.
 from collections.abc import Callable, Sized
 from functools import lru_cache
 from math import ceil
+from typing import TypeAlias
 
 import msgspec
 import trio
@@ -27,6 +28,7 @@ from .legacy_sse import LegacySse
 from .messages import (
     PLAIN,
     Head,
+    LateReply,
     Refused,
     Reply,
     error_reply,
@@ -63,6 +65,9 @@ from .trusted_proxies import TrustedProxies
 
 # Seconds to write the remaining data after everything was cancelled.
 LAST_WORDS = 0.5
+# Seconds that idle connections stay open when this process stops and others go on. A
+# request may be on its way, and its client would not know whether it was carried out.
+DRAIN_TIME = 1.0
 # What the ledger charges.
 KINDS = frozenset(
     {
@@ -70,6 +75,8 @@ KINDS = frozenset(
         *("replies", "requests", "sessions", "subscriptions"),
     }
 )
+# How a request is answered: at once, or by something that the host waits for.
+Answered: TypeAlias = Reply | LateReply | Exchange | Feed
 # Refusals that well-meaning clients get too, and that are not worth a line in the log.
 ORDINARY = frozenset({404, 405, 406, 415})
 # What load balancers and orchestrators ask for.
@@ -100,6 +107,8 @@ class Service:
             self._served = server.revisions.without_sessions()
             self._unstated = next(iter(self._served.opening.values()))
         self.stopping = False
+        if server.process_group is not None:
+            server.process_group.use_page(self._render_metrics)
         self._state = ServiceState(server, self.metrics, self.sessions)
         prefix = prefix_of(resource, ("/" + settings.path.strip("/")).rstrip("/"))
         self._legacy = LegacySse(server, self.metrics, prefix)
@@ -183,7 +192,7 @@ class Service:
 
     # Answering
 
-    def answer(self, head: Head, body: bytes) -> Reply | Exchange | Feed:
+    def answer(self, head: Head, body: bytes) -> Answered:
         """Answer a request that was admitted.
 
         An exchange has begun in this task, and waits. Raises Spoiled, with a reply or
@@ -201,7 +210,7 @@ class Service:
             self.note_refusal(head, refused.reply)
             return refused.reply
 
-    def _answer_other(self, head: Head, body: bytes) -> Reply | Feed:
+    def _answer_other(self, head: Head, body: bytes) -> Reply | LateReply | Feed:
         """Answer a request that is not for the MCP endpoint."""
         if head.route == SSE:
             return self._legacy.get(head)
@@ -210,15 +219,29 @@ class Service:
         if head.route in (METADATA, SSE_METADATA):
             return self.bearers.metadata(head)
         if head.route == METRICS:
-            return Reply(200, self.metrics.render(self._gauges()), PLAIN)
+            return self._answer_metrics()
         if head.route == READY:
             return self._readiness()
         return Reply(200, b"ok\n", PLAIN)
 
+    def _answer_metrics(self) -> Reply | LateReply:
+        """Return the metrics of this process, or of all that serve this port."""
+        group = self.server.process_group
+        if group is None:
+            return Reply(200, self._render_metrics(), PLAIN)
+
+        async def collect() -> Reply:
+            return Reply(200, await group.all_metrics(), PLAIN)
+
+        return LateReply(collect)
+
+    def _render_metrics(self) -> bytes:
+        return self.metrics.render(self._gauges())
+
     def _readiness(self) -> Reply:
-        """Say whether this process can serve every request now."""
+        """Say whether every request can be served now, here or by another process."""
         store = self.server.shared_state
-        if self.stopping:
+        if self.stopping and not self._others_go_on:
             return Reply(503, b"stopping\n", PLAIN)
         if store is not None and not store.is_available:
             return Reply(503, b"the store cannot be reached\n", PLAIN)
@@ -425,6 +448,17 @@ class Service:
         return session
 
     # The end
+
+    @property
+    def _others_go_on(self) -> bool:
+        """Whether other processes take the clients of this one."""
+        group = self.server.process_group
+        return group is not None and not group.is_stopping
+
+    @property
+    def drain_time(self) -> float:
+        """Seconds that idle connections stay open when this process stops."""
+        return min(DRAIN_TIME, self.server.grace) if self._others_go_on else 0.0
 
     async def wind_up(self, guests: Sized) -> None:
         """Let running requests finish, within the grace, then cancel them.
