@@ -13,6 +13,7 @@ from mcp_trio.workers.member import Member
 from mcp_trio.workers.messages import (
     AllMetrics,
     Begin,
+    Message,
     Ready,
     Stop,
     WorkerChannel,
@@ -38,7 +39,11 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 async def test_messages_arrive_in_order_and_then_the_end(ends: Ends) -> None:
     here, there = map(WorkerChannel, ends)
-    sent = [Ready("a", ["http://a"], 5.0), AllMetrics(3, b"x" * 500_000), Stop(True)]
+    sent: list[Message] = [
+        Ready("a", ["http://a"], 5.0),
+        AllMetrics(3, b"x" * 500_000),
+        Stop(True),
+    ]
     received = []
     async with trio.open_nursery() as nursery:
         for message in sent:
