@@ -286,8 +286,8 @@ class Server(app.Server[StateT]):
         in_main_thread = threading.current_thread() is threading.main_thread()
         if trio.lowlevel.in_trio_run() or not in_main_thread:
             raise RuntimeError(
-                "Server.run() starts a loop in the main thread, as signals come there; "
-                "where one runs already: await server.serve(stdio=True)"
+                "Server.run() starts a loop in the main thread, which gets signals. "
+                "If a loop runs already, use: await server.serve(stdio=True)"
             )
         trio.run(partial(self.serve, stdio=True))
 
@@ -461,17 +461,22 @@ async def _stop_on_signal(
 ) -> None:
     """Stop in an orderly way at the first signal, and at once at the second.
 
-    A signal that arrives before anything is served stops at once too. The signal after
+    A signal that arrives before anything is served stops at once too. A Ctrl-C after
     that has its default action, which ends the process even if a tool or a lifespan
     does not let itself be cancelled.
+
+    A SIGTERM that is repeated counts as one. A client that sends it to the process
+    group reaches the server twice if the server's parent, as `uv run`, passes it on.
     """
-    is_settling = False
+    received = set[int]()
     async with trio.open_nursery() as nursery:
         async for number in signals:
-            if is_settling or not serving.is_set():
+            if number == signal.SIGTERM and number in received:
+                continue
+            if received or not serving.is_set():
                 everything.cancel()
-                signal.signal(number, signal.SIG_DFL)
-            is_settling = True
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
+            received.add(number)
             nursery.start_soon(_settle, server, stopping)
 
 

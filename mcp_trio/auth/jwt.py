@@ -67,7 +67,8 @@ def jwt(
         )
     if not (issuer and audience):
         raise ValueError(
-            "jwt: expected issuer and audience, who signs the tokens and for whom, "
+            "jwt: expected issuer and audience, which name who issues the tokens and "
+            "who receives them, "
             f"got {issuer!r} and {audience!r}"
         )
     usable = _usable_algorithms(algorithms, key)
@@ -130,7 +131,7 @@ def _usable_algorithms(given: Iterable[str], key: str | bytes | None) -> list[st
     if secret and (key is None or secret < set(names)):
         raise ValueError(
             f"jwt(algorithms): {', '.join(names)}: "
-            "a secret goes with no public key and no key set"
+            "a secret cannot be combined with a public key or a key set"
         )
     if secret and key is not None and len(key) < SHORTEST_SECRET:
         raise ValueError(f"jwt(key): a secret has at least {SHORTEST_SECRET} bytes")
@@ -156,7 +157,7 @@ def _fits(name: str, key: str | bytes | None) -> bool:
             return False
         return key is None or algorithm.prepare_key(key) is not None
     except NotImplementedError:
-        raise ValueError(f"jwt(algorithms): there is no {name!r}") from None
+        raise ValueError(f"jwt(algorithms): unknown algorithm {name!r}") from None
     except (pyjwt.PyJWTError, TypeError, ValueError):
         return False
 
@@ -352,5 +353,5 @@ def _public_keys(key_set: Mapping[str, Any]) -> "dict[Any, PyJWK]":
         except (pyjwt.PyJWTError, TypeError, ValueError):
             continue
     if not found:
-        raise ValueError("there is no public key for signatures in the key set")
+        raise ValueError("the key set has no public key for signatures")
     return found

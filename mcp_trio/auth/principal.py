@@ -1,4 +1,4 @@
-"""Principals, and the scopes that decide what they can use."""
+"""Principals, and the scopes that they need."""
 
 import re
 import time

@@ -93,7 +93,7 @@ def conversations(
 ) -> list[list[LoadRequest]]:
     """Return the requests of each trace that can be a load in a revision.
 
-    Raises UsageError if there is none.
+    Raises UsageError if nothing answers.
     """
     found = []
     problems = []

@@ -32,7 +32,7 @@ class Reloader:
     """Keeps a server as the files of its SPEC describe it.
 
     The server must have just been loaded from the SPEC. Without a SPEC, only what the
-    server itself says is watched. Raises UsageError if there is nothing to watch.
+    server itself says is watched. Raises UsageError if no file can be watched.
     """
 
     def __init__(self, server: Server, spec: str | None) -> None:
@@ -49,7 +49,7 @@ class Reloader:
         self._fixed = _fixed_at_start(server)
         if spec is not None and not self._modules():
             raise UsageError(
-                f"--reload: there is no file of yours to watch in {spec}; expected a "
+                f"--reload: found no file of yours to watch in {spec}; expected a "
                 "file, as in run server.py"
             )
 
@@ -161,7 +161,7 @@ class Reloader:
         return changed
 
     def _take_over_watched(self, fresh: Server) -> None:
-        """Watch what the SPEC reads now, and what was added to the running server."""
+        """Watch the files of the SPEC, and those that the running server added."""
         for path in self._watched_in_file:
             del self._server.watched[path]
         self._watched_in_file = set(fresh.watched)
@@ -206,7 +206,7 @@ class Reloader:
         return folders
 
     def _folders_below(self) -> set[str]:
-        """Return the folders in which everything is watched."""
+        """Return the folders that are watched as a whole."""
         return {str(path) for path in self._server.watched if path.is_dir()}
 
     def _is_source(self, change: object, path: str) -> bool:

@@ -309,7 +309,7 @@ def _explain(server: Server) -> None:
     print(
         f"Serving {server.info.name!r} on standard input and output, waiting for the "
         "JSON-RPC messages of a client.\n"
-        "To see what it has: python -m mcp_trio inspect [SPEC]. "
+        "To list its tools: python -m mcp_trio inspect [SPEC]. "
         "For all commands: python -m mcp_trio --help.\n"
         "To stop: Ctrl-C or Ctrl-D.",
         file=sys.stderr,

@@ -48,7 +48,7 @@ class ExtensionTable:
         self.methods: dict[str, ExtensionMethod] = {}
         # The params of each method.
         self.params: dict[str, type[Params]] = {}
-        # The attribute of those params that `Mcp-Name` repeats, where there is one.
+        # The attribute of those params that `Mcp-Name` repeats, if any.
         self.named_by: dict[str, str] = {}
 
     def add(self, identifier: str, methods: Mapping[str, ExtensionMethod]) -> None:

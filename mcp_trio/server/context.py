@@ -87,7 +87,7 @@ class Context(Generic[StateT]):
 
     @property
     def session_id(self) -> str | None:
-        """The id of the HTTP session, or None if there is no session."""
+        """The id of the HTTP session, or None without a session."""
         id: bytes = getattr(self._request.conversation, "id", b"")
         return id.decode() or None
 

@@ -1,4 +1,4 @@
-"""The points at which extensions take part in a server.
+"""The points where extensions take part in a server.
 
 An extension is any object with a method `bind`, which returns its hooks. The class
 `mcp_trio.extensions.base.Extension` is the base of all that the package has, and of
@@ -21,7 +21,7 @@ from ..protocol.types import Json, Tool
 from .features.tools import ServerTool
 from .request import Request
 
-# Answers a request with an encoded result. None stands for an empty result.
+# Answers a request with an encoded result. None means an empty result.
 ExtensionHandler = Callable[[Request], Awaitable[bytes | None]]
 # Goes on with a call of a tool, and returns its encoded result.
 Proceed = Callable[[], Awaitable[bytes]]
@@ -206,7 +206,7 @@ class ExtensionPoints:
     # Running
 
     def use_store(self, store: Any) -> None:  # noqa: ANN401 (see SharedState)
-        """Let the extensions keep what they keep in a store."""
+        """Let the extensions keep their state in a store."""
         for hooks in self._hooks.values():
             if hooks.use_store is not None:
                 hooks.use_store(store)

@@ -1,6 +1,6 @@
 """The function that answers each method, and the one that acts on each notification.
 
-A handler turns a request into its encoded result. None stands for an empty result.
+A handler turns a request into its encoded result. None means an empty result.
 """
 
 import logging
@@ -150,7 +150,7 @@ def _encode_tool_result(
     revision = request.call.revision
     most = tool.max_result or request.environment.limits.max_result
     if isinstance(result, str):
-        # A character takes at least a byte, so what is too long is not encoded.
+        # A character takes at least a byte, so a text that is too long is not encoded.
         if len(result) <= most:
             encoded = revision.encode_text(result)
             if len(encoded) <= most:

@@ -107,7 +107,7 @@ class Holding:
     def release(self) -> None:
         """Charge nothing for this any more."""
         if self.give_up is not None:
-            # Also breaks the cycle between this and what it belongs to.
+            # Also breaks the cycle between this and its owner.
             self.give_up = None
             del self._entry.holdings[self._priority][self]
             self._ledger.charge(self._entry, self.kind, -self.size)
@@ -205,7 +205,7 @@ class Ledger:
         entry = self._entries.get(account)
         return 0 if entry is None else entry.total
 
-    # Fair shares of what is counted
+    # Fair shares of counted holdings
 
     def rank(self, *kinds: str) -> None:
         """Keep track of which account has the most holdings of these kinds.

@@ -1,7 +1,7 @@
 """Tells clients about changed lists and changed resources.
 
-Clients that opened a session hear of every list, and of the resources that they
-subscribed to. Others hear what they asked for in a `subscriptions/listen` request.
+Clients with a session are notified of every list, and of the resources that they
+subscribed to. Others choose in their `subscriptions/listen` request.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ V = TypeVar("V")
 # matches any number of URIs.
 MOST_SUBSCRIPTIONS = 1_000
 
-# What a subscription takes in addition to the characters of its URI.
+# The bytes of a subscription without the characters of its URI.
 SUBSCRIPTION_SIZE = 256
 
 KINDS = ("tools", "resources", "prompts")

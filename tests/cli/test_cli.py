@@ -130,6 +130,25 @@ def test_a_second_signal_ends_at_once(folder):
         assert process.wait(PATIENCE) == 0
 
 
+def test_sigterm_that_a_parent_repeats_counts_as_one(folder):
+    with serving(folder, "run", "server.py", "--grace", "60") as process:
+        begin(process, call(1, "wait", seconds=0.1), call(2, "wait", seconds=0.5))
+        process.send_signal(signal.SIGTERM)
+        assert hear(process)["id"] == 1  # the first one has been taken in by now
+        process.send_signal(signal.SIGTERM)
+        assert hear(process)["id"] == 2
+        assert process.wait(PATIENCE) == 0
+
+
+def test_ctrl_c_after_sigterm_ends_at_once(folder):
+    with serving(folder, "run", "server.py", "--grace", "60") as process:
+        begin(process, call(1, "wait", seconds=0.1), call(2, "wait_for_ever"))
+        process.send_signal(signal.SIGTERM)
+        assert hear(process)["id"] == 1
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+
+
 LIFESPAN = """
 import sys
 import trio

@@ -419,13 +419,13 @@ BROKEN = {
         "http",
         "/mcp",
         b"SSH-2.0\r\n",
-        "no answer from the server: the answer is no HTTP",
+        "no answer from the server: the answer is not HTTP",
     ),
     "another protocol for HTTP+SSE": (
         "http",
         "/sse",
         b"SSH-2.0\r\n",
-        "the answer is no HTTP",
+        "the answer is not HTTP",
     ),
     "no TLS": (
         "https",
@@ -449,7 +449,7 @@ BROKEN = {
         "http",
         "/mcp",
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n<p>\r\n",
-        "no message of JSON-RPC: <p>",
+        "not a JSON-RPC message: <p>",
     ),
     "another page": (
         "http",

@@ -342,18 +342,18 @@ def events(*data, **options):
 
 REPLY = '{"jsonrpc":"2.0","id":0,"result":{"tools":[]}}'
 NO_MESSAGES = {
-    "an event": (events("hello"), "this is no message of JSON-RPC: hello"),
+    "an event": (events("hello"), "this is not a JSON-RPC message: hello"),
     "a later event": (
         events('{"jsonrpc":"2.0","method":"a"}', "<p>\\n</p>"),
-        "this is no message of JSON-RPC: <p>",
+        "this is not a JSON-RPC message: <p>",
     ),
-    "a body": (answered("<html>\n\n<p>"), "this is no message of JSON-RPC: <html> <p>"),
-    "a number": (answered("5"), "this is no message of JSON-RPC: 5"),
-    "numbers": (answered("[5]"), "this is no message of JSON-RPC: [5]"),
-    "depth": (answered("[" * 100_000), "this is no message of JSON-RPC: [[["),
+    "a body": (answered("<html>\n\n<p>"), "this is not a JSON-RPC message: <html> <p>"),
+    "a number": (answered("5"), "this is not a JSON-RPC message: 5"),
+    "numbers": (answered("[5]"), "this is not a JSON-RPC message: [5]"),
+    "depth": (answered("[" * 100_000), "this is not a JSON-RPC message: [[["),
     "no text": (
         b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 3\r\n\r\n"\xff"',
-        "this is no message of JSON-RPC: ",
+        "this is not a JSON-RPC message: ",
     ),
     "a body cut off": (
         answered(REPLY, length=1000),

@@ -86,7 +86,7 @@ class ServerTool(Feature):
     ) -> str | StructuredContent | ToolResult:
         """Call the tool with encoded arguments. Raises InvalidArguments.
 
-        Return text and structured content by themselves if there is nothing else.
+        Return text and structured content without a list if there are no other blocks.
         """
         value = await self.call(request, self.decode(raw))
         if type(value) is str and self._returned.schema is None:
@@ -188,7 +188,7 @@ def task_options(
 def app_meta(
     meta: Json | None, ui: str | None, visibility: Iterable[str] | None
 ) -> Json:
-    """Return a tool's `_meta` with what the page of its app needs."""
+    """Return a tool's `_meta` with the settings of its app's page."""
     if meta is not None and "ui" in meta:
         raise ValueError(
             "server.tool(meta): the key 'ui' is written by ui= and visibility=; leave "

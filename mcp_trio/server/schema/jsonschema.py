@@ -49,7 +49,7 @@ class Validator:
             _check_references(contents, dialect, what)
         except jsonschema.SchemaError as error:
             raise ValueError(
-                f"{what} is no JSON Schema ({dialect}): {_explain(error)}"
+                f"{what} is not a valid JSON Schema ({dialect}): {_explain(error)}"
             ) from None
         except RecursionError:
             raise ValueError(f"{what} is nested too deep") from None
@@ -107,7 +107,7 @@ def _look_up(resolver: Any, reference: Any, what: str) -> Any:
     except referencing.exceptions.Unresolvable:
         raise ValueError(
             f"{what} has a $ref to {reference!r}, which is not within the schema; "
-            "nothing is fetched: put what it refers to under $defs"
+            "nothing is fetched: put the definition under $defs"
         ) from None
 
 

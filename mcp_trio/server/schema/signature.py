@@ -302,7 +302,7 @@ class Parameters:
         unknown = set(schema.get("properties", ())).difference(self._names.values())
         if unknown and not self._extra:
             raise ValueError(
-                f"{what} has {unknown.pop()!r}, which is no parameter of it; "
+                f"{what} has {unknown.pop()!r}, which is not one of its parameters; "
                 "add it, or **kwargs"
             )
         self.schema = dict(schema)
