@@ -256,22 +256,23 @@ class Supervisor:
     async def _handle_signals(self, signals: AsyncIterator[int]) -> None:
         """Replace the workers at SIGHUP, and end them at the other signals.
 
-        The second signal gives requests no more time, and the third kills.
+        The second signal gives requests no more time, and the third kills. A SIGTERM
+        that is repeated counts as one, as in a single process.
         """
-        times = 0
+        received: list[int] = []
         async for number in signals:
             if number not in (signal.SIGINT, signal.SIGTERM):
                 self._to_replace.set()
                 continue
-            times += 1
-            if times == 1:
+            if number == signal.SIGTERM and number in received:
+                continue
+            received.append(number)
+            if len(received) == 1:
                 self._begin_to_stop()
-            for worker in self._all:
-                if times == 2:
-                    stop = Stop(is_for_all=True, at_once=True)
-                    self._services.start_soon(worker.send, stop)
-                elif times > 2:
-                    worker.kill()
+            elif len(received) == 2:
+                self._stop_at_once()
+            else:
+                self._kill_all()
 
     def _begin_to_stop(self) -> None:
         """Let every worker finish what it does, and start no others."""
@@ -282,6 +283,16 @@ class Supervisor:
                 listener.close()
         for worker in self._all:
             self._services.start_soon(self._stop, worker)
+
+    def _stop_at_once(self) -> None:
+        """Let no worker finish what it does."""
+        for worker in self._all:
+            stop = Stop(is_for_all=True, at_once=True)
+            self._services.start_soon(worker.send, stop)
+
+    def _kill_all(self) -> None:
+        for worker in self._all:
+            worker.kill()
 
     async def _stop(self, worker: WorkerProcess) -> None:
         await self._end(worker, is_for_all=True)
