@@ -30,6 +30,7 @@ from .auth.principal import owner
 from .server import app
 from .server.context import StateT
 from .server.serve_conversation import serve_conversation
+from .server.shared_limiter import SharedLimiter
 from .server.trio_loop import must_be_in_trio
 from .transports.address import parse_address
 from .transports.http.settings import HttpSettings
@@ -185,6 +186,10 @@ class Server(app.Server[StateT]):
         """Enter what the server needs while it runs."""
         if self._store is not None:
             await stack.enter_async_context(self._store.running())
+        if self.shared_state is not None:
+            self.shared_limiter = SharedLimiter(
+                self.limiter, self.shared_state, self.info.name
+            )
         if self.telemetry:
             from .telemetry import observing  # loads opentelemetry
 

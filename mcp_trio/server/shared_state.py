@@ -9,6 +9,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from .limits import Rate
+
 
 class StoreStatistics(Struct):
     """What a store has done. `seconds` is how long all operations took together."""
@@ -29,6 +31,9 @@ class SharedState(Protocol):
     @property
     def statistics(self) -> StoreStatistics:
         """Return what the store has done."""
+
+    async def take(self, bucket: str, rate: Rate, weight: float = 1.0) -> float:
+        """Take from a bucket that all processes share. See `Store.take`."""
 
 
 class ProcessGroup(Protocol):

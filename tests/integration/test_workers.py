@@ -48,6 +48,10 @@ async def add(a: int, b: int) -> int:
 async def pid() -> int:
     return os.getpid()
 
+@server.tool(rate="10/h")
+async def limited() -> int:
+    return os.getpid()
+
 @server.tool
 async def version() -> str:
     return VERSION
@@ -147,6 +151,22 @@ def status_of_get(group: WorkerGroup, path: str, token: str) -> int:
         return connection.getresponse().status
     finally:
         connection.close()
+
+
+# Rates
+
+
+@pytest.mark.parametrize("options", [("--rate", "10/h"), ()], ids=["server", "tool"])
+def test_all_workers_together_answer_as_many_calls_as_the_rate_allows(
+    spec: Path, options: tuple[str, ...]
+) -> None:
+    tool = "pid" if options else "limited"
+    with worker_group(spec, "--workers", "2", *options) as group:
+        answered = [group.call(tool) for _ in range(40)]
+    told = [text for text in answered if "10 an hour are allowed" in text]
+    assert len(told) == 30
+    # Both have answered, or the rate was not shared.
+    assert len(set(answered) - set(told)) in (1, 2)
 
 
 # Dying, and being replaced
