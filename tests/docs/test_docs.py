@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import configparser
+import importlib
 import inspect
 import json
 import os
@@ -38,7 +39,12 @@ from mcp_trio.testing import connect
 from tests.clients.install import Unavailable, python_with
 from tests.support.paths import PROJECT
 
-PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
+REFERENCE = sorted((PROJECT / "docs" / "reference").glob("*.md"))
+PAGES = [
+    PROJECT / "README.md",
+    *sorted((PROJECT / "docs").glob("*.md")),
+    *REFERENCE,
+]
 LINKING = [
     *PAGES,
     *(
@@ -46,6 +52,7 @@ LINKING = [
         for name in ("CONTRIBUTING.md", "benchmarks/README.md", "traces/README.md")
     ),
 ]
+PUBLIC_API = PROJECT / "tests" / "data" / "public_api.txt"
 SECONDS = 60
 # Letters in a line of what commands draw.
 COLUMNS = 100
@@ -70,7 +77,9 @@ SERVES = re.compile(
 # What of a clone a page's commands may name.
 IN_A_CLONE = ("examples", "traces", "tests")
 
-each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+each_page = pytest.mark.parametrize(
+    "page", PAGES, ids=lambda page: page.relative_to(PROJECT).with_suffix("").as_posix()
+)
 each_linking_page = pytest.mark.parametrize(
     "page", LINKING, ids=lambda page: page.relative_to(PROJECT).as_posix()
 )
@@ -600,6 +609,52 @@ def read_nginx(block: Block, folder: Path) -> None:
     command = ["nginx", "-t", "-q", "-c", str(config), "-e", "stderr"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+# The reference
+
+
+def public_names() -> list[str]:
+    """Return the names in the list of the public API, with their modules."""
+    names = []
+    for line in PUBLIC_API.read_text(encoding="utf-8").splitlines():
+        if line.startswith("# "):
+            module = line.removeprefix("# ")
+        elif named := re.match(r"(?:@\w+ )?(?:async )?(?:class |def )?(\w+)", line):
+            names.append(f"{module}.{named[1]}")
+    return sorted(set(names))
+
+
+def sections(page: Path) -> Iterator[tuple[str, str]]:
+    """Yield each name of the API that a page describes, with the text about it."""
+    text = page.read_text(encoding="utf-8")
+    for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        for name in re.findall(r"^::: (\S+)$", section, re.MULTILINE):
+            yield name, section
+
+
+def test_each_public_name_is_described_with_an_example() -> None:
+    described = {}
+    for page in REFERENCE:
+        described.update(sections(page))
+    examples = {
+        name: "".join(re.findall(r"^```python\n(.*?)^```$", section, re.M | re.S))
+        for name, section in described.items()
+    }
+    assert [name for name in public_names() if name not in described] == []
+    without = [
+        name
+        for name in public_names()
+        if not re.search(rf"\b{name.rpartition('.')[2]}\b|@server", examples[name])
+    ]
+    assert without == []
+
+
+def test_what_the_reference_describes_exists() -> None:
+    for page in REFERENCE:
+        for name, _ in sections(page):
+            module, _, attribute = name.rpartition(".")
+            assert hasattr(importlib.import_module(module), attribute), name
 
 
 # Links
