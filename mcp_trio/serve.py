@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .extensions.apps import Csp, Permission
     from .server.extension_points import ServerExtension
     from .stores.base import Store
+    from .stores.peers import Peers
     from .transports.http.asgi import Application
     from .transports.stdio import StdioWire
 
@@ -79,6 +80,7 @@ class Server(app.Server[StateT]):
 
     # None: what the server keeps ends with its process.
     _store: "Store | None" = None
+    _peers: "Peers | None" = None
 
     def use_tasks(self) -> None:
         """Declare the tasks extension, with its defaults."""
@@ -109,7 +111,13 @@ class Server(app.Server[StateT]):
                 "server.use_store(): the server is running; choose the store before"
             )
         self._store = create_store(store) if isinstance(store, str) else store
-        self.shared_state = self._store if self._store.is_shared else None
+        self.shared_state = None
+        self.peers = self._peers = None
+        if self._store.is_shared:
+            from .stores.peers import Peers
+
+            self.shared_state = self._store
+            self.peers = self._peers = Peers(self._store, self.info.name)
         if self.extensions is not None:
             self.extensions.use_store(self._store)
 
@@ -190,6 +198,9 @@ class Server(app.Server[StateT]):
             self.shared_limiter = SharedLimiter(
                 self.limiter, self.shared_state, self.info.name
             )
+        if self._peers is not None:
+            self._peers.relay_changes_for(self.subscriptions)
+            await stack.enter_async_context(self._peers.running())
         if self.telemetry:
             from .telemetry import observing  # loads opentelemetry
 

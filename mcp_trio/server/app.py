@@ -34,7 +34,7 @@ from .limiter import Limiter
 from .limits import Limits, must_be_seconds
 from .registry import Pages, Registry, in_pages_of
 from .request import Environment, RequestObserver, SessionObserver
-from .subscriptions import Subscriptions
+from .subscriptions import ChangeRelay, Subscriptions
 from .worker_threads import WorkerThreads
 
 if TYPE_CHECKING:
@@ -98,6 +98,8 @@ class Server(Generic[StateT]):
     shared_limiter: SharedLimiter | None = None
     # The processes that serve the same port, if there are several.
     process_group: ProcessGroup | None = None
+    # The processes that share the store, this one among them: `stores.peers.Peers`.
+    peers: ChangeRelay | None = None
     # None if the server has no extensions; most servers have none.
     extensions: ExtensionPoints | None = None
     # Exceptions that stop a request from outside, and are passed on. While `serve`

@@ -56,6 +56,8 @@ class Conversation:
     )
     # False for a conversation that consists of a single HTTP request.
     is_lasting = True
+    # Whether all processes that share the server's store serve this client.
+    is_shared = False
 
     def __init__(
         self,
@@ -111,8 +113,7 @@ class Conversation:
 
         For revisions whose server may send requests.
         """
-        # The id must not be guessable: whoever knows it can answer.
-        id = f"ask-{secrets.token_hex(8)}"
+        id = self.new_question_id()
         question = PendingQuestion(trio.Event())
         if self._questions is EMPTY:
             self._questions = {}
@@ -136,6 +137,10 @@ class Conversation:
             raise AskFailed(f"the client answered {method} with an error: {error}")
         return answer.result
 
+    def new_question_id(self) -> str:
+        """Return an id that cannot be guessed: whoever knows it can answer."""
+        return f"ask-{secrets.token_hex(8)}"
+
     def answer_question(self, answer: Answer) -> None:
         """Hand the client's answer to whoever waits for it; ignore any other."""
         question = (
@@ -144,6 +149,20 @@ class Conversation:
         if question is not None:
             question.answer = answer
             question.settled.set()
+
+    def settle_questions(self) -> None:
+        """Expect no answers any more."""
+        for question in self._questions.values():
+            question.settled.set()
+
+    async def save(self) -> None:
+        """Store what the client has set in its session, if the session is shared.
+
+        Raises ServiceUnavailable.
+        """
+
+    def cancel_elsewhere(self, id: jsonrpc.Id) -> None:
+        """Cancel a request that does not run here, if the session is shared."""
 
     def add_cancel_scope(self, id: jsonrpc.Id, scope: trio.CancelScope) -> None:
         """Let the client cancel a request from now on."""
@@ -154,7 +173,6 @@ class Conversation:
     def close(self) -> None:
         """The client sends no more: nothing will answer our questions."""
         self._closed = True
-        for question in self._questions.values():
-            question.settled.set()
+        self.settle_questions()
         if self._on_close is not None:
             self._on_close(self)

@@ -57,6 +57,7 @@ async def introduce(server: Server, request: Request) -> bytes:
     if revision.opens:
         # Interned, so that all sessions share one string.
         request.conversation.session.offered = intern(" ".join(features))
+        await request.conversation.save()
     versions = request.conversation.session.revisions.names
     extensions = None
     if server.extensions is not None:
@@ -200,12 +201,14 @@ async def subscribe(server: Server, request: Request) -> None:
     uri = request.call.params.uri
     server.find_resource(uri, request.principal)
     server.subscriptions.subscribe(request.conversation, uri)
+    await request.conversation.save()
 
 
 async def unsubscribe(server: Server, request: Request) -> None:
     """End the client's subscription to a resource's updates."""
     uri = request.call.params.uri
     server.subscriptions.unsubscribe(request.conversation, uri)
+    await request.conversation.save()
 
 
 async def get_prompt(server: Server, request: Request) -> bytes:
@@ -273,6 +276,7 @@ async def set_level(server: Server, request: Request) -> None:
             f"Invalid params: $.params.level: {level!r} is none of {expected}"
         )
     request.conversation.session.log_level = level
+    await request.conversation.save()
 
 
 async def listen(server: Server, request: Request) -> bytes:
@@ -365,8 +369,10 @@ def _cancel(conversation: Conversation, notice: Notice) -> None:
     except MsgspecError:
         return
     scope = conversation.cancel_scopes.get(params.request_id)
-    if scope is not None:
-        log.debug(
-            "request %r cancelled by the client: %s", params.request_id, params.reason
-        )
-        scope.cancel()
+    if scope is None:
+        conversation.cancel_elsewhere(params.request_id)
+        return
+    log.debug(
+        "request %r cancelled by the client: %s", params.request_id, params.reason
+    )
+    scope.cancel()

@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "server": {"auth", "protocol"},
     "stores": {"auth", "protocol", "server"},
     "extensions": {"auth", "protocol", "server", "stores"},
-    "transports": {"auth", "protocol", "server"},
+    "transports": {"auth", "protocol", "server", "stores"},
     "client": {"protocol"},
     "load_spec": {"server"},
     "trace": {"auth", "client", "load_spec", "protocol", "server", "transports"},

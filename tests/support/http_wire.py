@@ -45,18 +45,20 @@ class Response:
 
 
 class Wire:
-    """One connection. Every wait ends the test after PATIENCE seconds."""
+    """One connection. Every wait ends the test after `patience` seconds."""
+
+    patience = PATIENCE
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self.stream: Any = stream
         self._bytes = b""
 
     async def send(self, data: bytes) -> None:
-        with trio.fail_after(PATIENCE):
+        with trio.fail_after(self.patience):
             await self.stream.send_all(data)
 
     async def more(self) -> bool:
-        with trio.fail_after(PATIENCE):
+        with trio.fail_after(self.patience):
             chunk = bytes(await self.stream.receive_some(65536))
         self._bytes += chunk
         return bool(chunk)

@@ -15,8 +15,8 @@ from ...server.limiter import network
 from ...server.runner import SPOILED, Spoiled
 from .exchange import Exchange
 from .feed import Feed
-from .messages import TOO_LARGE, TOO_SLOW, Fields, Head, LateReply, Reply, refusal
-from .service import Answered, Service
+from .messages import TOO_LARGE, TOO_SLOW, Fields, Head, Reply, refusal
+from .service import Pending, Service
 from .settings import DEFAULT_SETTINGS, HttpSettings
 
 log = logging.getLogger("mcp_trio")
@@ -120,13 +120,17 @@ class Application:
         self, head: Head, body: bytes, receive: Receive, send: Send
     ) -> None:
         """Answer a request, whose call runs in this task if it waits."""
-        answer: Answered
+        answer: Reply | Exchange | Feed
         async with trio.open_nursery() as nursery:
             try:
                 # The call may enter scopes of its own, inside of this one.
                 with trio.CancelScope() as scope:
                     try:
-                        answer = self.service.answer(head, body)
+                        answer_now = self.service.answer(head, body)
+                        if isinstance(answer_now, Pending):
+                            answer = await answer_now.wait()
+                        else:
+                            answer = answer_now
                     except Spoiled as spoiled:
                         answer = spoiled.value
                     if not isinstance(answer, Reply):
@@ -140,22 +144,17 @@ class Application:
             await self._send_reply(answer, head, send)
 
     async def _respond(
-        self,
-        answer: Exchange | LateReply | Feed,
-        head: Head,
-        receive: Receive,
-        send: Send,
+        self, answer: Exchange | Feed, head: Head, receive: Receive, send: Send
     ) -> None:
         """Send a response that takes its time, unless the client goes away."""
         reply = None
         is_done = False
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_watch, answer, receive, nursery.cancel_scope)
-            response: Reply | Feed
-            if isinstance(answer, Feed):
-                response = answer
-            else:
+            if isinstance(answer, Exchange):
                 response = await answer.response()
+            else:
+                response = answer
             if isinstance(response, Reply):
                 reply = response
             else:
@@ -276,9 +275,7 @@ async def _read_body(head: Head, receive: Receive) -> bytes | Reply | None:
 
 
 async def _watch(
-    answer: Exchange | LateReply | Feed,
-    receive: Receive,
-    response: trio.CancelScope,
+    answer: Exchange | Feed, receive: Receive, response: trio.CancelScope
 ) -> None:
     """Cancel a response when the client goes away.
 

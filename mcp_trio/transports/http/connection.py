@@ -19,20 +19,11 @@ from ...server.runner import SPOILED, TURN, Spoiled, log
 from ..send_queue import GONE, let_go
 from .exchange import Exchange
 from .feed import Feed
-from .messages import (
-    OUT_OF_MEMORY,
-    TOO_SLOW,
-    Fields,
-    Headers,
-    LateReply,
-    Parsed,
-    Reply,
-    refusal,
-)
+from .messages import OUT_OF_MEMORY, TOO_SLOW, Fields, Headers, Parsed, Reply, refusal
 from .parser import BODY, HEAD, IDLE, RequestParser
 from .reader import Reader
 from .rules import MCP
-from .service import Answered, Service
+from .service import Answered, AnswerNow, Pending, Service
 from .state import (
     ANSWERING,
     CLOSED,
@@ -440,6 +431,8 @@ class Connection:
                 await self._upgrade(parsed)
                 continue
             answer = self._handle(parsed)
+            if isinstance(answer, Pending):
+                answer = await self._handle_pending(answer)
             if isinstance(answer, Reply):
                 self._last_request_waited = False
                 self._put(answer, parsed)
@@ -459,12 +452,16 @@ class Connection:
                 self.client = parsed.peer
                 return answer, parsed
             self.client = parsed.peer
-            self._enter(LISTENING if isinstance(answer, Feed) else RESPONDING)
             await self._respond(answer, parsed)
+        self._ask_for_body()
+        return None
+
+    def _ask_for_body(self) -> None:
+        """Let a client go on that waits until its head is accepted."""
+        parser = self._parser
         if parser.expects and parser.stage is BODY:
             parser.expects = False
             self._out.append(b"HTTP/1.1 100 Continue\r\n\r\n")
-        return None
 
     async def _identify(self, parsed: Parsed) -> None:
         """Find out who sends a request."""
@@ -473,7 +470,7 @@ class Connection:
         parsed.refused = await self._host.service.bearers.identify(parsed)
         self._principal = parsed.principal
 
-    def _handle(self, parsed: Parsed) -> Answered:
+    def _handle(self, parsed: Parsed) -> AnswerNow:
         """Start what a request asks for, and return its response."""
         service = self._host.service
         if parsed.refused is not None:
@@ -483,6 +480,17 @@ class Connection:
             return service.answer(parsed, bytes(parsed.body))
         except Spoiled as spoiled:
             # The request has left a cancel scope open. This task must do nothing more.
+            self._enter(MOVING)
+            answer: Reply | Exchange = spoiled.value
+            return answer
+
+    async def _handle_pending(self, pending: Pending) -> Answered:
+        """Wait until the store lets a request be answered, and return its response."""
+        # Replies to earlier requests need not wait for that.
+        await self._flush()
+        try:
+            return await pending.wait()
+        except Spoiled as spoiled:
             self._enter(MOVING)
             answer: Reply | Exchange = spoiled.value
             return answer
@@ -512,10 +520,10 @@ class Connection:
 
     # A response that takes its time
 
-    async def _respond(
-        self, answer: Exchange | LateReply | Feed, parsed: Parsed
-    ) -> None:
+    async def _respond(self, answer: Exchange | Feed, parsed: Parsed) -> None:
         """Give a response, and watch whether the client goes away in the meantime."""
+        if isinstance(answer, Feed):
+            self._enter(LISTENING)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, nursery.cancel_scope)
             try:
@@ -546,18 +554,15 @@ class Connection:
         return self._backlog_is_lost or len(self._backlog) > MAX_BACKLOG
 
     async def _write_response(
-        self,
-        answer: Exchange | LateReply | Feed,
-        parsed: Parsed,
-        nursery: trio.Nursery,
+        self, answer: Exchange | Feed, parsed: Parsed, nursery: trio.Nursery
     ) -> None:
         """Wait for a response, and write it as it arises."""
         await self._flush()  # the replies to earlier requests
         response: Reply | Feed
-        if isinstance(answer, Feed):
-            response = answer
-        else:
+        if isinstance(answer, Exchange):
             response = await answer.response()
+        else:
+            response = answer
         self._put(response, parsed)
         if isinstance(response, Feed):
             await self._write_stream(response, parsed.chunked, nursery)

@@ -1,7 +1,8 @@
 """HTTP requests and responses, as the modules of this package exchange them."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from math import ceil
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,22 +29,22 @@ EVENTS: Fields = (
 )
 
 
+class PostedRequests(NamedTuple):
+    """The ids of the requests in one POST, to which its stream has the replies."""
+
+    ids: tuple[jsonrpc.Id, ...]
+    in_batch: bool = False
+
+
+NO_REQUESTS = PostedRequests(())
+
+
 class Reply(msgspec.Struct):
     """A whole response."""
 
     status: int
     body: bytes = b""
     headers: Fields = ()
-
-
-class LateReply(msgspec.Struct):
-    """A whole response that has to be waited for, and belongs to no request."""
-
-    make: Callable[[], Awaitable[Reply]]
-
-    async def response(self) -> Reply:
-        """Wait for the response."""
-        return await self.make()
 
 
 class Head(msgspec.Struct):
@@ -110,17 +111,21 @@ def reply(
     """Return a message as a response, with the status of the error in it.
 
     Revisions with sessions answer errors with status 200, unless the body was not a
-    request at all.
+    request at all, or can be sent again soon.
     """
     if error is None:
         return Reply(200, message, JSON)
+    if isinstance(error, ServiceUnavailable):
+        return Reply(error.kind.status, message, JSON + retry_after(error))
     is_request = not isinstance(error, ParseError | InvalidRequest)
     if revision and revision.opens and is_request:
         return Reply(200, message, JSON)
-    headers = JSON
-    if isinstance(error, ServiceUnavailable):
-        headers += ((b"Retry-After", b"%d" % ceil(error.retry_after)),)
-    return Reply(error.kind.status, message, headers)
+    return Reply(error.kind.status, message, JSON)
+
+
+def retry_after(error: ServiceUnavailable) -> Fields:
+    """Return the header that says when to try again."""
+    return ((b"Retry-After", b"%d" % ceil(error.retry_after)),)
 
 
 def error_reply(id: jsonrpc.Id, error: ProtocolError, revision: Revision) -> Reply:

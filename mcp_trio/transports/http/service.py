@@ -3,17 +3,22 @@
 It is the same for every host: the native server and ASGI.
 """
 
-from collections.abc import Callable, Sized
-from functools import lru_cache
+from collections.abc import Awaitable, Callable, Sized
+from functools import lru_cache, partial
 from math import ceil
-from typing import TypeAlias
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
 
 from ...auth.access import Denied
 from ...auth.resource_metadata import prefix_of
-from ...protocol.errors import HeaderMismatch, InvalidRequest, UnsupportedVersion
+from ...protocol.errors import (
+    HeaderMismatch,
+    InvalidRequest,
+    ServiceUnavailable,
+    UnsupportedVersion,
+)
 from ...protocol.mirrored_headers import Mirror, mirrors
 from ...protocol.revisions import Revision
 from ...protocol.session import Answer, Batch, Call, Event, Notice, Refusal
@@ -22,18 +27,20 @@ from ...server.conversation import Sender
 from ...server.features.tools import ServerTool
 from ...server.handlers import handle_notification
 from .authorization import Bearers
+from .event_stream import NOWHERE, EventStream
 from .exchange import Exchange, ServiceState
 from .feed import Feed
 from .legacy_sse import LegacySse
 from .messages import (
     PLAIN,
     Head,
-    LateReply,
+    PostedRequests,
     Refused,
     Reply,
     error_reply,
     refusal,
     reply,
+    retry_after,
 )
 from .metrics import Gauge, Metrics, labels, store_gauges, thread_gauges
 from .response import PostResponse
@@ -59,9 +66,13 @@ from .rules import (
     not_allowed,
     preflight,
 )
-from .sessions import HttpSession, Sessions
+from .sessions import HttpSession, NotHere, Sessions
 from .settings import DEFAULT_SETTINGS, HttpSettings
 from .trusted_proxies import TrustedProxies
+
+if TYPE_CHECKING:
+    from .shared_session import SharedHttpSession
+    from .shared_sessions import SharedSessions
 
 # Seconds to write the remaining data after everything was cancelled.
 LAST_WORDS = 0.5
@@ -75,12 +86,25 @@ KINDS = frozenset(
         *("replies", "requests", "sessions", "subscriptions"),
     }
 )
-# How a request is answered: at once, or by something that the host waits for.
-Answered: TypeAlias = Reply | LateReply | Exchange | Feed
 # Refusals that well-meaning clients get too, and that are not worth a line in the log.
 ORDINARY = frozenset({404, 405, 406, 415})
 # What load balancers and orchestrators ask for.
 PROBES = frozenset({HEALTH, READY})
+
+NO_SUCH_SESSION = refusal(
+    404, "Mcp-Session-Id: no such session, or it has ended; initialize a new one"
+)
+
+
+class Pending(msgspec.Struct):
+    """An answer that depends on the store, or on other processes."""
+
+    wait: "Callable[[], Awaitable[Answered]]"
+
+
+# What a host sends, and what else it may have to wait for first.
+Answered = Reply | Exchange | Feed
+AnswerNow = Answered | Pending
 
 
 class Service:
@@ -99,13 +123,16 @@ class Service:
         self._proxies = TrustedProxies(settings.trusted_proxies)
         self.metrics = Metrics()
         server.observe_requests(self.metrics)
-        self.sessions = Sessions(server.ledger)
         self._served = server.revisions
         # The revision of requests that state none; None if they need a session.
         self._unstated: Revision | None = None
         if settings.stateless:
             self._served = server.revisions.without_sessions()
             self._unstated = next(iter(self._served.opening.values()))
+        self.sessions = Sessions(server.ledger)
+        self.shared: SharedSessions | None = None
+        if server.peers is not None and not settings.stateless:
+            self.sessions = self.shared = _shared_sessions(server)
         self.stopping = False
         if server.process_group is not None:
             server.process_group.use_page(self._render_metrics)
@@ -192,11 +219,12 @@ class Service:
 
     # Answering
 
-    def answer(self, head: Head, body: bytes) -> Answered:
+    def answer(self, head: Head, body: bytes) -> AnswerNow:
         """Answer a request that was admitted.
 
         An exchange has begun in this task, and waits. Raises Spoiled, with a reply or
-        an exchange, if it left a cancel scope open in the task.
+        an exchange, if it left a cancel scope open in the task. So does the `wait` of
+        an answer that is pending.
         """
         try:
             if head.route == STATELESS:
@@ -209,8 +237,38 @@ class Service:
         except Refused as refused:
             self.note_refusal(head, refused.reply)
             return refused.reply
+        except NotHere as missing:
+            return self._pending(
+                head, partial(self._load_and_answer, missing.id, head, body)
+            )
 
-    def _answer_other(self, head: Head, body: bytes) -> Reply | LateReply | Feed:
+    def _pending(self, head: Head, work: Callable[[], Awaitable[Answered]]) -> Pending:
+        """Return an answer that is not known before the store was asked."""
+
+        async def wait() -> Answered:
+            try:
+                return await work()
+            except Refused as refused:
+                response = refused.reply
+            except ServiceUnavailable as away:
+                response = refusal(503, away.message, retry_after(away))
+            self.note_refusal(head, response)
+            return response
+
+        return Pending(wait)
+
+    async def _load_and_answer(self, id: bytes, head: Head, body: bytes) -> Answered:
+        """Answer a request in a session that another process may have opened."""
+        assert self.shared is not None
+        await self.shared.load(id, head.peer)
+        if id not in self.sessions:
+            raise Refused(NO_SUCH_SESSION)
+        answer = self.answer(head, body)
+        while isinstance(answer, Pending):
+            answer = await answer.wait()
+        return answer
+
+    def _answer_other(self, head: Head, body: bytes) -> Reply | Pending | Feed:
         """Answer a request that is not for the MCP endpoint."""
         if head.route == SSE:
             return self._legacy.get(head)
@@ -224,16 +282,16 @@ class Service:
             return self._readiness()
         return Reply(200, b"ok\n", PLAIN)
 
-    def _answer_metrics(self) -> Reply | LateReply:
+    def _answer_metrics(self) -> Reply | Pending:
         """Return the metrics of this process, or of all that serve this port."""
         group = self.server.process_group
         if group is None:
             return Reply(200, self._render_metrics(), PLAIN)
 
-        async def collect() -> Reply:
+        async def collect() -> Answered:
             return Reply(200, await group.all_metrics(), PLAIN)
 
-        return LateReply(collect)
+        return Pending(collect)
 
     def _render_metrics(self) -> bytes:
         return self.metrics.render(self._gauges())
@@ -269,7 +327,7 @@ class Service:
         by_kind = self.server.ledger.by_kind
         return {kind: by_kind[kind] for kind in sorted(KINDS | by_kind.keys())}
 
-    def _post(self, head: Head, body: bytes) -> Reply | Exchange:
+    def _post(self, head: Head, body: bytes) -> Reply | Exchange | Pending:
         """Answer a POST to the MCP endpoint, and show it to the message observer."""
         version = head.headers.get(VERSION)
         stated = self._unstated
@@ -297,10 +355,17 @@ class Service:
         if is_in_session and (stated is None or stated.opens):
             conversation = self._find_session(head)
         else:
-            conversation = HttpSession(self.server, stated, self._served)
+            conversation = self._new_conversation(head, stated)
             conversation.principal = head.principal
         conversation.address = head.peer
         return conversation
+
+    def _new_conversation(self, head: Head, stated: Revision | None) -> HttpSession:
+        """Return a conversation for one POST, which may open a session."""
+        may_open = head.route == MCP and (stated is None or stated.opens)
+        if self.shared is not None and may_open:
+            return self.shared.new_conversation(stated)
+        return HttpSession(self.server, stated, self._served)
 
     def _observe_stranger(self, head: Head, body: bytes, reply: Reply) -> None:
         """Show a POST that belongs to no conversation, as a conversation of its own."""
@@ -316,7 +381,7 @@ class Service:
         head: Head,
         body: bytes,
         stated: Revision | None,
-    ) -> Reply | Exchange:
+    ) -> Reply | Exchange | Pending:
         """Decode the body of a POST, check it against the headers, and act on it."""
         event = conversation.session.receive(body)
         # If this was an `initialize`, the session has its revision from now on.
@@ -333,13 +398,27 @@ class Service:
             response = PostResponse(
                 conversation, takes, sessions, head.headers, head.principal
             )
+            if conversation.is_shared:
+                response.requests = _requests_of(event)
             exchange = Exchange(self._state, conversation, response, head.token)
             return exchange.begin(event) or exchange
         if isinstance(event, Answer) and revision is not None:
             _check_answer(conversation, revision, head)
         # Without a session, the conversation ends here, and nothing can change in it.
-        if conversation.id:
-            self._take_notices(conversation, event)
+        if not conversation.id:
+            return Reply(202)
+        if self.shared is not None:
+            return self._pending(
+                head, partial(self._take_shared, self.shared, conversation, event)
+            )
+        self._take_notices(conversation, event)
+        return Reply(202)
+
+    async def _take_shared(
+        self, shared: "SharedSessions", conversation: HttpSession, event: Event | None
+    ) -> Reply:
+        """Act on a POST without requests, which may concern another process."""
+        await shared.take(shared.as_shared(conversation), event)
         return Reply(202)
 
     def _revision_missing(self, head: Head) -> Reply:
@@ -406,13 +485,17 @@ class Service:
         id = msgspec.json.decode(refused.data)["id"]
         return error_reply(id, mismatch, newest)
 
-    def _get_or_delete(self, head: Head) -> Reply | Feed:
+    def _get_or_delete(self, head: Head) -> Reply | Feed | Pending:
         """Open a session's stream, or end the session."""
         stated = self._revisions.get(head.headers.get(VERSION, b""))
         if stated is not None and not stated.opens:
             # This revision has no sessions.
             raise Refused(not_allowed(b"POST"))
         session = self._find_session(head)
+        if self.shared is not None:
+            work = self._end_shared if head.method == b"DELETE" else self._get_shared
+            shared_session = self.shared.as_shared(session)
+            return self._pending(head, partial(work, self.shared, shared_session, head))
         if head.method == b"DELETE":
             self.sessions.end(session)
             return Reply(204)
@@ -420,6 +503,27 @@ class Service:
             stream, after = session.resume(head.headers.get(LAST_EVENT))
         except Denied as denied:
             raise Refused(self.bearers.refuse(head, denied)) from None
+        return self._feed(head, stream, after)
+
+    async def _end_shared(
+        self, shared: "SharedSessions", session: "SharedHttpSession", head: Head
+    ) -> Reply:
+        """End a session at all processes."""
+        await shared.end_everywhere(session.id)
+        return Reply(204)
+
+    async def _get_shared(
+        self, shared: "SharedSessions", session: "SharedHttpSession", head: Head
+    ) -> Feed:
+        """Open a stream of a session, which another process may have begun."""
+        last_event = head.headers.get(LAST_EVENT)
+        try:
+            feed = self._feed(head, NOWHERE, None)
+            return await shared.open_feed(session, last_event, feed)
+        except Denied as denied:
+            raise Refused(self.bearers.refuse(head, denied)) from None
+
+    def _feed(self, head: Head, stream: EventStream, after: int | None) -> Feed:
         return Feed(
             stream,
             self.metrics,
@@ -436,8 +540,7 @@ class Service:
             raise Refused(_session_missing(head))
         session = self.sessions.find(id, head.principal)
         if session is None:
-            problem = "no such session, or it has ended; initialize a new one"
-            raise Refused(refusal(404, f"Mcp-Session-Id: {problem}"))
+            raise Refused(NO_SUCH_SESSION)
         # The same principal, with the scopes of the token that this request has.
         session.principal = head.principal
         version = head.headers.get(VERSION)
@@ -467,6 +570,8 @@ class Service:
         all of them have ended.
         """
         self.stopping = True
+        if self.shared is not None:
+            self.shared.is_stopping = True
         self._end_idle()
         for seconds in (self.server.grace, LAST_WORDS):
             with trio.move_on_after(seconds):
@@ -479,14 +584,31 @@ class Service:
         """End what would go on for as long as the client wants."""
         self.server.subscriptions.end_all()
         for session in self.sessions.values():
-            session.announcements.close()
+            session.close_announcements()
         self._legacy.end_input()
 
     def close(self) -> None:
         """End every session."""
         self.server.stop_observing_requests(self.metrics)
-        for session in list(self.sessions.values()):
-            self.sessions.end(session)
+        self.sessions.close()
+
+
+def _shared_sessions(server: Server) -> "SharedSessions":
+    """Return the sessions that the processes of a server share."""
+    from ...stores.peers import Peers
+    from .shared_sessions import SharedSessions
+
+    # The server itself knows its peers only as those that it tells of changes.
+    assert isinstance(server.peers, Peers)
+    return SharedSessions(server, server.peers, server.revisions)
+
+
+def _requests_of(event: Call | Batch) -> PostedRequests:
+    """Return the ids of the requests in a POST."""
+    if isinstance(event, Call):
+        return PostedRequests((event.id,))
+    ids = [part.id for part in event.events if isinstance(part, Call)]
+    return PostedRequests(tuple(ids), in_batch=True)
 
 
 def _resource_of(server: Server, settings: HttpSettings) -> str:

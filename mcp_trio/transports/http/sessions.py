@@ -15,7 +15,7 @@ from ...server.conversation import EMPTY, Conversation
 from ...server.ledger import Holding, Ledger, Priority
 from ...server.limits import MEMORY
 from .event_stream import NOWHERE, EventStream
-from .messages import Refused, refusal
+from .messages import NO_REQUESTS, PostedRequests, Refused, refusal
 
 # As the ledger calls sessions.
 KIND = "sessions"
@@ -25,6 +25,26 @@ HISTORY_STREAMS = 8
 SESSION_SIZE = 2 * 1024
 # Digits of an event's number in a Last-Event-ID.
 MAX_DIGITS = 15
+
+
+class NotHere(Exception):
+    """Whether there is a session with this id is only known to the store."""
+
+    def __init__(self, id: bytes) -> None:
+        self.id = id
+
+
+NO_SUCH_EVENT = refusal(
+    400, "Last-Event-ID: no event of a stream that this session still has"
+)
+
+
+def parse_event_id(event: bytes) -> tuple[bytes, int]:
+    """Return the name of the stream, and the event's number. Raises Refused."""
+    name, _, number = event.partition(b"-")
+    if not number.isdigit() or len(number) > MAX_DIGITS:
+        raise Refused(NO_SUCH_EVENT)
+    return name, int(number)
 
 
 class HttpSession(Conversation):
@@ -110,8 +130,12 @@ class HttpSession(Conversation):
         """Send a notification; without a channel, as an announcement."""
         super().tell(method, params, channel or self.announcements, revision)
 
-    def open_stream(self, principal: Principal | None = None) -> EventStream:
-        """Open a stream, which can be resumed if the revision has that.
+    def open_stream(
+        self,
+        principal: Principal | None = None,
+        requests: PostedRequests = NO_REQUESTS,
+    ) -> EventStream:
+        """Open a stream for requests, which can be resumed if the revision has that.
 
         To resume it, a token needs the scopes of this principal.
         """
@@ -148,19 +172,25 @@ class HttpSession(Conversation):
         """
         if last_event is None or not self.revision.resumes:
             return self.announcements, None
-        name, _, number = last_event.partition(b"-")
-        is_number = number.isdigit() and len(number) <= MAX_DIGITS
+        name, number = parse_event_id(last_event)
         stream = self._streams.get(name)
-        if stream is None or stream.is_lost or not is_number:
-            problem = "no event of a stream that this session still has"
-            raise Refused(refusal(400, f"Last-Event-ID: {problem}"))
-        if stream.principal and not can_stand_in_for(self.principal, stream.principal):
+        if stream is None or stream.is_lost:
+            raise Refused(NO_SUCH_EVENT)
+        self.check_may_resume(stream.principal)
+        return stream, number
+
+    def check_may_resume(self, principal: Principal | None) -> None:
+        """Raise Denied if a request's stream is for another principal, or scope."""
+        if principal and not can_stand_in_for(self.principal, principal):
             raise Denied(
                 403,
                 "insufficient_scope",
                 "Last-Event-ID: the token lacks a scope that the request had",
             )
-        return stream, int(number)
+
+    def close_announcements(self) -> None:
+        """End the stream of announcements, because the server stops."""
+        self.announcements.close()
 
     def end(self) -> None:
         """Cancel everything that runs in the session."""
@@ -177,6 +207,11 @@ class HttpSession(Conversation):
             return False
         self.sessions.end(self)
         return True
+
+
+def new_session_id() -> bytes:
+    """Return an id that nobody can guess."""
+    return secrets.token_urlsafe(18).encode()
 
 
 class Sessions(dict[bytes, HttpSession]):
@@ -203,7 +238,7 @@ class Sessions(dict[bytes, HttpSession]):
         account = session.account
         if len(self) >= self.max_sessions and not self._make_room(account):
             return False
-        session.id = secrets.token_urlsafe(18).encode()
+        session.id = session.id or new_session_id()
         session.used = self.now
         self[session.id] = session
         session.sessions = self
@@ -234,11 +269,15 @@ class Sessions(dict[bytes, HttpSession]):
         session = self.get(id)
         if session is None or not is_same_principal(session.principal, principal):
             return None
+        self.note_use(session)
+        return session
+
+    def note_use(self, session: HttpSession) -> None:
+        """Count a session as just used."""
         session.used = self.now
-        self[id] = self.pop(id)
+        self[session.id] = self.pop(session.id)
         if session.holding is not None:
             session.holding.touch()
-        return session
 
     def end(self, session: HttpSession) -> None:
         """End one session."""
@@ -261,6 +300,15 @@ class Sessions(dict[bytes, HttpSession]):
             if oldest.used + self.idle_timeout > now:
                 return
             if oldest.is_busy:
-                self.find(oldest.id, oldest.principal)
+                self.note_use(oldest)
             else:
-                self.end(oldest)
+                self.end_idle(oldest)
+
+    def end_idle(self, session: HttpSession) -> None:
+        """End a session that was not used for too long."""
+        self.end(session)
+
+    def close(self) -> None:
+        """End all sessions, because the server stops."""
+        for session in list(self.values()):
+            self.end(session)
