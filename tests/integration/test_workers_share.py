@@ -7,11 +7,18 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
+import trio
 
+from mcp_trio import Server
+from tests.support.http_wire import Site, message
 from tests.support.processes import until
+from tests.support.shared_sites import Events, calling, getting, listening
+from tests.support.shared_sites import until as until_so
 from tests.support.worker_group import WorkerGroup, worker_group
 
 pytestmark = [
@@ -53,6 +60,41 @@ async def again(path: str, ctx: Context) -> str:
     if attempts == 1:
         await trio.sleep(600)
     return f"{answer}, attempt {attempts}"
+
+@server.tool
+async def add_a_tool() -> str:
+    server.add_tool(trio.sleep, name="new")
+    return "added"
+
+@server.resource("note://{name}")
+async def note(name: str) -> str:
+    return name
+
+@server.tool
+async def change(uri: str) -> str:
+    server.resource_updated(uri)
+    return "changed"
+
+@server.tool
+async def hello(ctx: Context) -> str:
+    answer = await ctx.elicit("Who are you?", Answer)
+    return f"Hello {answer.content.value}, from {os.getpid()}"
+
+@server.tool
+async def wait(begun: str, ended: str) -> str:
+    Path(begun).touch()
+    try:
+        await trio.sleep_forever()
+    finally:
+        Path(ended).touch()
+
+@server.tool
+async def advance(steps: int, until: str, ctx: Context) -> str:
+    for step in range(steps):
+        await ctx.progress(step + 1, steps, message=str(os.getpid()))
+    while not Path(until).exists():
+        await trio.sleep(0.05)
+    return "done"
 
 @server.tool
 async def ask(ctx: Context) -> str:
@@ -178,3 +220,165 @@ def answered(result: dict[str, object], value: str) -> dict[str, object]:
         "inputResponses": dict.fromkeys(questions, response),
         "requestState": result["requestState"],
     }
+
+
+# Sessions
+
+
+def site_of(group: WorkerGroup) -> Site:
+    """Return the workers as the helpers for streams expect them."""
+    return Site(Server("nobody"), group.port, trio.Event())
+
+
+def call(tool: str, **arguments: object) -> dict[str, Any]:
+    return message("tools/call", {"name": tool, "arguments": arguments})
+
+
+async def test_a_session_is_used_at_one_process_and_ended_at_the_other(
+    pair: WorkerGroup,
+) -> None:
+    there = site_of(pair)
+    a, b = pair.workers()
+    add = call("change", uri="note://b")
+    with pair.only(a):
+        session = await there.open_session()
+    with pair.only(b):
+        assert (await there.post(add, session)).status == 200
+    with pair.only(a):
+        assert (await there.send("DELETE", "/mcp", session)).status == 204
+    ended = time.monotonic()
+    with pair.only(b):
+        while (await there.post(add, session)).status != 404:
+            assert time.monotonic() < ended + 1
+
+
+async def test_the_standing_stream_hears_what_the_other_process_changes(
+    pair: WorkerGroup,
+) -> None:
+    there = site_of(pair)
+    a, b = pair.workers()
+    session = await there.open_session()
+    subscribing = message("resources/subscribe", {"uri": "note://a"})
+    with pair.only(a):
+        assert (await there.post(subscribing, session)).status == 200
+    async with AsyncExitStack() as stack:
+        with pair.only(b):
+            stream = getting(there, session, patience=30)
+            events = await stack.enter_async_context(stream)
+        with pair.only(a):
+            await there.post(call("add_a_tool"), session)
+        changed = await events.next()
+        assert changed["method"] == "notifications/tools/list_changed"
+        with pair.only(a):
+            await there.post(call("change", uri="note://a"), session)
+        updated = await events.next()
+        assert updated["method"] == "notifications/resources/updated"
+        assert updated["params"] == {"uri": "note://a"}
+
+
+async def test_a_question_of_one_process_is_answered_at_the_other(
+    pair: WorkerGroup,
+) -> None:
+    there = site_of(pair)
+    a, b = pair.workers()
+    answer = {"action": "accept", "content": {"value": "Bob"}}
+    async with AsyncExitStack() as stack:
+        with pair.only(a):
+            session = await there.open_session(capabilities={"elicitation": {}})
+            calls = calling(there, session, "hello", patience=30)
+            events = await stack.enter_async_context(calls)
+            question = await events.next()
+        with pair.only(b):
+            body = {"jsonrpc": "2.0", "id": question["id"], "result": answer}
+            assert (await there.post(body, session)).status == 202
+        reply = await events.next()
+        assert reply["result"]["content"][0]["text"] == f"Hello Bob, from {a}"
+
+
+async def test_a_request_of_one_process_is_cancelled_at_the_other(
+    pair: WorkerGroup, tmp_path: Path
+) -> None:
+    there = site_of(pair)
+    a, b = pair.workers()
+    begun, ended = tmp_path / "begun", tmp_path / "ended"
+    arguments = {"begun": str(begun), "ended": str(ended)}
+    cancelling = {
+        "jsonrpc": "2.0",
+        "method": "notifications/cancelled",
+        "params": {"requestId": 7},
+    }
+    body = message("tools/call", {"name": "wait", "arguments": arguments}, 7)
+    async with trio.open_nursery() as nursery:
+        with pair.only(a):
+            session = await there.open_session()
+            nursery.start_soon(there.post, body, session)
+            await until_so(begun.exists)
+        with pair.only(b):
+            assert (await there.post(cancelling, session)).status == 202
+        await until_so(ended.exists)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_subscription_hears_what_the_other_process_changes(
+    pair: WorkerGroup,
+) -> None:
+    there = site_of(pair)
+    a, b = pair.workers()
+    async with AsyncExitStack() as stack:
+        with pair.only(b):
+            wanted = {"toolsListChanged": True}
+            events = await stack.enter_async_context(listening(there, wanted))
+        with pair.only(a):
+            session = await there.open_session()
+            await there.post(call("add_a_tool"), session)
+        changed = await events.next()
+        assert changed["method"] == "notifications/tools/list_changed"
+
+
+CLIENTS = 200
+STEPS = 5
+
+
+async def test_streams_of_a_killed_process_go_on_and_end_with_an_error(
+    pair: WorkerGroup, tmp_path: Path
+) -> None:
+    there = site_of(pair)
+    go = tmp_path / "go"
+    arguments = {"steps": STEPS, "until": str(go)}
+    clients: list[tuple[dict[str, str], str, str]] = []
+    found: dict[int, list[Any]] = {}
+    async with AsyncExitStack() as stack:
+        for number in range(CLIENTS):
+            session = await there.open_session()
+            calls = calling(there, session, "advance", arguments, number, patience=60)
+            events: Events = await stack.enter_async_context(calls)
+            steps = [(await events.next())["params"] for _ in range(STEPS)]
+            clients.append((session, steps[0]["message"], events.ids[1]))
+        killed = clients[0][1]
+        os.kill(int(killed), signal.SIGKILL)
+        since = time.monotonic()
+
+    async def resume(number: int) -> None:
+        session, _, last_event = clients[number]
+        async with getting(there, session, last_event, patience=60) as events:
+            found[number] = await events.rest()
+
+    lost = {number for number, client in enumerate(clients) if client[1] == killed}
+    async with trio.open_nursery() as nursery:
+        for number in range(CLIENTS):
+            nursery.start_soon(resume, number)
+        await until_so(lambda: lost <= found.keys())
+        assert time.monotonic() - since < 15
+        assert found.keys() == lost
+        go.touch()
+    for number, messages in found.items():
+        *missed, reply = messages
+        # The first event only had an id, and the second one was seen.
+        progress = [sent["params"]["progress"] for sent in missed]
+        assert progress == list(range(2, STEPS + 1))
+        assert reply["id"] == number
+        if number in lost:
+            assert reply["error"]["code"] == -32603
+            assert "process serving this request was lost" in reply["error"]["message"]
+        else:
+            assert reply["result"]["content"][0]["text"] == "done"
