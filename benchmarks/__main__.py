@@ -15,19 +15,19 @@ from mcp_trio.load_spec import UsageError
 
 from . import report
 from .contenders import CONTENDERS, Roll, call_roll, found
-from .ratios import RATIOS, Figures
-from .report import WORKLOADS
+from .ratios import Figures
+from .registry import RATIOS, WORKLOADS
 from .stand import Stand
 from .workloads import FULL, QUICK, Pace, Workload
 
-# Letters in a line where there is no terminal that says how many it has.
+# The width of the report where there is no terminal.
 WIDTH = 140
-# What takes minutes to build is left out of a quick run, unless it is there.
+# What takes minutes to build. A quick run leaves it out, unless it is built.
 SLOW_TO_BUILD = ("go", "cargo")
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Build, measure, tell; 1 where a ratio is not reached or a contender fails, as the exit code."""
+    """Build and measure. Returns 1 if a bound is missed or a call failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "--quick",
@@ -54,48 +54,54 @@ def main(words: Sequence[str] | None = None) -> int:
         )
     console = Console(stderr=True)
     pace = QUICK if options.quick else FULL
-    wanted = [
-        one
-        for one in WORKLOADS.values()
-        if not options.only and (pace.many or not one.full_only)
-    ]
-    wanted += [WORKLOADS[name] for name in options.only]
-    needed = [
-        one
-        for one in CONTENDERS
-        if any(one.name in workload.contenders for workload in wanted)
-    ]
-    chosen = [
-        one
-        for one in needed
-        if not options.quick or one.toolchain not in SLOW_TO_BUILD or found(one)
-    ]
-    roll = call_roll(chosen, console.print)
-    roll.left_out |= {
-        one.name: "not built before, and --quick does not"
-        for one in needed
-        if one not in chosen
-    }
-    for name, reason in roll.left_out.items():
-        console.print(f"left out: {name}: {reason}", markup=False)
-    figures = measure(wanted, pace, roll, console)
-    document = report.Document.of(
-        figures, roll, "python -m benchmarks" + " --quick" * options.quick
-    )
+    workloads = chosen_workloads(options.only, pace)
+    roll = build_contenders(workloads, options.quick, console)
+    figures = measure(workloads, pace, roll, console)
+    command = "python -m benchmarks"
+    if options.quick:
+        command += " --quick"
+    document = report.Document.of(figures, roll, command)
     document.show(Console(width=None if sys.stdout.isatty() else WIDTH))
     if options.results:
         document.write(options.results)
-    return (
-        1
-        if any(ratio.holds(figures) is False for ratio in RATIOS) or document.failed
-        else 0
-    )
+    missed = any(ratio.holds(figures) is False for ratio in RATIOS)
+    return int(missed or bool(document.failed))
+
+
+def chosen_workloads(names: Sequence[str], pace: Pace) -> list[Workload]:
+    """Return the workloads that were named, or all that the pace allows."""
+    if names:
+        return [WORKLOADS[name] for name in names]
+    return [one for one in WORKLOADS.values() if pace.many or not one.full_only]
+
+
+def build_contenders(
+    workloads: Sequence[Workload], quick: bool, console: Console
+) -> Roll:
+    """Build the contenders of some workloads. A quick run builds nothing slow."""
+    needed = {name for workload in workloads for name in workload.contenders}
+    chosen = []
+    skipped = []
+    for contender in CONTENDERS:
+        if contender.name not in needed:
+            continue
+        is_slow = contender.toolchain in SLOW_TO_BUILD and not found(contender)
+        if quick and is_slow:
+            skipped.append(contender)
+        else:
+            chosen.append(contender)
+    roll = call_roll(chosen, console.print)
+    for contender in skipped:
+        roll.left_out[contender.name] = "not built before, and --quick does not"
+    for name, reason in roll.left_out.items():
+        console.print(f"left out: {name}: {reason}", markup=False)
+    return roll
 
 
 def measure(
-    wanted: Sequence[Workload], pace: Pace, roll: Roll, console: Console
+    workloads: Sequence[Workload], pace: Pace, roll: Roll, console: Console
 ) -> Figures:
-    """Each workload in turn. One that fails is told, and the others go on."""
+    """Measure each workload in turn. If one fails, the others go on."""
     by_name = {contender.name: contender for contender in CONTENDERS}
     figures: Figures = {}
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
@@ -103,8 +109,8 @@ def measure(
         Stand(roll.there) as stand,
         Progress(*columns, console=console, transient=True) as progress,
     ):
-        bar = progress.add_task("", total=len(wanted))
-        for workload in wanted:
+        bar = progress.add_task("", total=len(workloads))
+        for workload in workloads:
             progress.update(bar, description=workload.title)
             started = time.monotonic()
             contenders = [

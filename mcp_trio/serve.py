@@ -128,6 +128,10 @@ class Server(app.Server[StateT]):
         if Apps.identifier not in (self.extensions or ()):
             self.add_extension(Apps())
 
+    def use_skills(self) -> None:
+        """Declare the skills extension, unless it is declared already."""
+        declare_skills(self)
+
     def ui(
         self,
         uri: str,
@@ -311,13 +315,21 @@ class Server(app.Server[StateT]):
 def add_skills(server: app.Server[Any], folder: str | Path) -> None:
     """Serve the skills in a folder: see `Server.skills`."""
     try:
-        from .extensions.skills import IDENTIFIER, Skills, add_folder
+        from .extensions.skills import add_folder
     except ModuleNotFoundError as error:
         if error.name != "yaml":
             raise
         raise ImportError("skills need: pip install 'mcp_trio[skills]'") from None
 
     add_folder(server, Path(folder))
+    declare_skills(server)
+
+
+def declare_skills(server: app.Server[Any]) -> None:
+    """Declare the skills extension, unless it is declared already."""
+    from .extensions.skills import IDENTIFIER, Skills, add_skill_files
+
+    add_skill_files(server)
     if IDENTIFIER not in (server.extensions or ()):
         server.add_extension(Skills())
 

@@ -264,7 +264,7 @@ def _own_attributes(request: Request) -> dict[str, str]:
 
 def _failure_attributes(request: Request) -> dict[str, str]:
     """Return the attributes of a request that failed; empty for all others."""
-    if request.outcome == "ok":
+    if request.outcome in ("ok", "task"):
         return {}
     if request.error is None:
         return {"error.type": ERROR_TYPES[request.outcome]}

@@ -139,7 +139,7 @@ def _usable_algorithms(given: Iterable[str], key: str | bytes | None) -> list[st
     if not usable:
         raise ValueError(
             f"jwt(algorithms): {', '.join(names) or 'none'}: "
-            "no such signature can be checked by this key"
+            "this key cannot check such signatures"
         )
     return usable
 
@@ -271,7 +271,7 @@ class KeySet:
             self._keys = _decode_keys(data, self._url)
         except FETCH_ERRORS as problem:
             reason = str(problem) or "it took too long"
-            log.warning("the keys at %s could not be had: %s", self._url, reason)
+            log.warning("cannot fetch the keys from %s: %s", self._url, reason)
         else:
             now = trio.current_time()
             self._fetch_at = now + FETCH_INTERVAL

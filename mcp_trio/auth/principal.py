@@ -30,7 +30,7 @@ class Principal(Struct, frozen=True):
         name: object = self.name
         if not name or not isinstance(name, str):
             raise TypeError(
-                f"Principal(name): expected a string that says who it is, got {name!r}"
+                f"Principal(name): expected a non-empty string, got {name!r}"
             )
         scopes = as_scopes(self.scopes, "Principal(scopes)")
         structs.force_setattr(self, "scopes", scopes)

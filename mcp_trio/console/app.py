@@ -40,6 +40,7 @@ ASSETS = {
     "page.js": "javascript",
     "forms.js": "javascript",
     "results.js": "javascript",
+    "tasks.js": "javascript",
 }
 
 PAGE = "page"

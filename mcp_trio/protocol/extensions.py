@@ -15,6 +15,8 @@ from .params import ClientCapabilities, Params, known_flags
 from .types import Json
 
 APPS = "io.modelcontextprotocol/ui"
+SKILLS = "io.modelcontextprotocol/skills"
+TASKS = "io.modelcontextprotocol/tasks"
 APP_MIME_TYPE = "text/html;profile=mcp-app"
 
 # The size of one extension's settings, in bytes. A client whose settings are larger

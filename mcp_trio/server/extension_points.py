@@ -19,6 +19,7 @@ from ..protocol.params import VENDOR
 from ..protocol.revisions import Revision
 from ..protocol.types import Json, Tool
 from .features.tools import ServerTool
+from .gauges import Gauge
 from .request import Request
 
 # Answers a request with an encoded result. None means an empty result.
@@ -73,6 +74,8 @@ class ExtensionHooks(Struct, frozen=True, kw_only=True):
     use_store: Callable[[Any], None] | None = None
     # Ends work in the background, within so many seconds, before the server stops.
     settle: Callable[[float], Awaitable[None]] | None = None
+    # Returns what the metrics show of the extension.
+    gauges: Callable[[], list[Gauge]] | None = None
 
 
 class ServerExtension(Protocol):
@@ -225,6 +228,14 @@ class ExtensionPoints:
         for hooks in list(self._hooks.values()):
             if hooks.settle is not None:
                 await hooks.settle(seconds)
+
+    def gauges(self) -> list[Gauge]:
+        """Return what the metrics show of the extensions."""
+        gauges: list[Gauge] = []
+        for hooks in self._hooks.values():
+            if hooks.gauges is not None:
+                gauges += hooks.gauges()
+        return gauges
 
 
 class FollowedListening(Struct):

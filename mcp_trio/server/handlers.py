@@ -30,6 +30,7 @@ from ..protocol.types import (
 from .app import Server
 from .conversation import Conversation
 from .middleware import (
+    MiddlewareCall,
     call_with_middleware,
     fill_with_middleware,
     read_with_middleware,
@@ -140,7 +141,11 @@ async def run_tool(server: Server, request: Request, tool: "ServerTool") -> byte
     """Run a tool within the middleware, and encode its result."""
     result: str | StructuredContent | ToolResult
     if server.middleware_stack:
-        result = await call_with_middleware(server.middleware_stack, request, tool)
+        raw = request.call.params.arguments
+        call = MiddlewareCall(
+            "tools/call", tool.name, request, raw, request.environment
+        )
+        result = await call_with_middleware(server.middleware_stack, call, tool)
     else:
         result = await tool.run(request, request.call.params.arguments)
     return _encode_tool_result(request, tool, result)
@@ -182,9 +187,10 @@ async def read_resource(server: Server, request: Request) -> bytes:
     server.limiter.check(request)
     resource = server.find_resource(uri, request.principal)
     if server.middleware_stack:
-        contents = await read_with_middleware(
-            server.middleware_stack, request, resource
+        call = MiddlewareCall(
+            "resources/read", uri, request, b"{}", request.environment
         )
+        contents = await read_with_middleware(server.middleware_stack, call, resource)
     else:
         contents = await resource.read(request, uri)
 
@@ -220,7 +226,10 @@ async def get_prompt(server: Server, request: Request) -> bytes:
     request.target = prompt.name
     server.limiter.check(request)
     if server.middleware_stack:
-        filled = await fill_with_middleware(server.middleware_stack, request, prompt)
+        call = MiddlewareCall(
+            "prompts/get", prompt.name, request, params.arguments, request.environment
+        )
+        filled = await fill_with_middleware(server.middleware_stack, call, prompt)
     else:
         filled = await prompt.fill(request, params.arguments)
 
@@ -237,7 +246,7 @@ async def complete(server: Server, request: Request) -> bytes:
     params = request.call.params
     revision = request.call.revision
     name = _completed_item(server, request)
-    completer = server.completers.get(name, {}).get(params.argument.name)
+    completer = server.find_completer(name, params.argument.name)
     completion = Completion([])
     if completer is not None:
         server.limiter.check(request)

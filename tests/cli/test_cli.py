@@ -68,6 +68,7 @@ def test_nothing_that_is_printed_reaches_the_wire(folder):
         assert text in done.stderr.decode().splitlines()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "arguments", [(), ("run",), ("--stdio",), ("--grace", "1")], ids=" ".join
 )
@@ -87,6 +88,7 @@ def test_a_last_request_without_its_line_end_is_answered(folder):
 # Stopping
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "by", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"]
 )
@@ -121,6 +123,7 @@ def test_a_signal_gives_a_subscription_its_proper_end(folder):
         assert process.wait(PATIENCE) == 0
 
 
+@pytest.mark.thorough
 def test_a_second_signal_ends_at_once(folder):
     with serving(folder, "run", "server.py", "--grace", "60") as process:
         begin(process, call(1, "wait", seconds=0.1), call(2, "wait_for_ever"))
@@ -175,6 +178,7 @@ def test_a_signal_while_the_lifespan_starts_ends_at_once(folder):
         assert process.wait(PATIENCE) == 0
 
 
+@pytest.mark.thorough
 def test_the_end_of_the_lifespan_gets_no_more_than_the_grace(folder):
     (folder / "slow.py").write_text(
         LIFESPAN.format(start=0, end=3600), encoding="utf-8"
@@ -185,6 +189,7 @@ def test_the_end_of_the_lifespan_gets_no_more_than_the_grace(folder):
         assert process.wait(PATIENCE) == 0
 
 
+@pytest.mark.thorough
 def test_a_third_signal_kills_what_does_not_let_itself_be_cancelled(folder):
     with serving(folder, "run", "server.py", "--grace", "60") as process:
         begin(process, call(1, "wait", seconds=0.1), call(2, "hold_on"))
@@ -198,6 +203,7 @@ def test_a_third_signal_kills_what_does_not_let_itself_be_cancelled(folder):
         pytest.fail("it is still there")
 
 
+@pytest.mark.thorough
 def test_a_client_that_does_not_read_holds_the_end_up_no_longer_than_the_grace(folder):
     with serving(folder, "run", "server.py", "--grace", "0.1") as process:
         begin(process, call(1, "wait_for_ever"))
@@ -222,6 +228,7 @@ def test_the_end_of_input_ends_what_does_not_finish_within_the_grace(folder):
     assert done.returncode == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["pipes", "sockets"])
 @pytest.mark.parametrize("tool", ["wait_for_ever", "block"])
 def test_without_a_parent_the_server_ends_without_a_grace(folder, kind, tool):
@@ -266,6 +273,7 @@ def serving_on(kind, folder, *arguments):
 # Settings
 
 
+@pytest.mark.thorough
 def test_settings_are_also_read_from_the_environment(folder):
     started = time.monotonic()
     given = call(1, "wait_for_ever") + call(2, "add", a=1)
@@ -298,6 +306,7 @@ def test_a_flag_wins_over_the_environment(folder):
     assert "took longer than 0.1 s" in done.stdout.decode()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "setting", [("--profile", "pocket"), ()], ids=["flag", "environment"]
 )
@@ -351,6 +360,7 @@ def test_all_problems_of_a_group_are_reported(capfd):
     assert report(ExceptionGroup("", [UsageError("one"), KeyError()])) is None
 
 
+@pytest.mark.thorough
 def test_the_log_goes_to_stderr_from_its_level_on(folder):
     text = SERVER + "\nimport logging\nlogging.getLogger('mine').info('told')\n"
     (folder / "server.py").write_text(text, encoding="utf-8")
@@ -509,6 +519,7 @@ def test_closed_standard_input_is_reported_in_one_line(folder):
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "words",
     [["inspect", "server.py"], ["config", "server.py"], ["version"]],
@@ -588,6 +599,7 @@ def test_a_server_with_nothing_says_so(here, folder):
     )
 
 
+@pytest.mark.thorough
 def test_a_command_is_a_target_too(here):
     assert "Add two numbers." in here("inspect", "--", *command("run", "server.py"))[1]
     code, out, _ = here("call", "add", "a=1", "--", *command("run", "server.py"))
@@ -683,6 +695,7 @@ def test_at_a_terminal_it_says_what_it_does_and_how_to_stop_it(tmp_path):
         assert process.stdout.read() == b""
 
 
+@pytest.mark.thorough
 def test_a_question_is_answered_at_the_terminal(tmp_path):
     with terminal(tmp_path, "call", "mcp_trio.demo", "plan_trip") as (process, screen):
         read_until(screen, b"Where to, of the sample's cities: ")
@@ -695,6 +708,7 @@ def test_a_question_is_answered_at_the_terminal(tmp_path):
         assert process.wait(PATIENCE) == 0
 
 
+@pytest.mark.thorough
 def test_progress_is_shown_at_a_terminal(tmp_path):
     with terminal(
         tmp_path, "call", "mcp_trio.demo", "count_slowly", "steps=2", "seconds=0.3"
@@ -752,6 +766,7 @@ def test_all_transports_at_once_until_the_input_ends(tmp_path):
         assert process.stdout.read() == b""
 
 
+@pytest.mark.thorough
 def test_the_port_of_websocket_has_nothing_else(tmp_path):
     with serving(tmp_path, "--ws", "0", "--path", "/here") as process:
         (url,) = places(process, 1)
@@ -765,6 +780,7 @@ def test_the_port_of_websocket_has_nothing_else(tmp_path):
         trio.run(call_at, url, "2025-11-25")
 
 
+@pytest.mark.thorough
 def test_a_server_at_a_url_is_a_target_too(tmp_path):
     with serving(tmp_path, "--http", "0") as process:
         (url,) = places(process, 1)

@@ -201,6 +201,7 @@ def at_terminal(folder, *arguments, columns=80, **environment):
     return seen.decode().replace("\r\n", "\n")
 
 
+@pytest.mark.thorough
 def test_a_terminal_gets_colours_and_lines_that_fit(tmp_path):
     coloured = at_terminal(tmp_path, "inspect", columns=60)
     assert "\x1b[1mTools (11)\x1b[0m\n" in coloured
@@ -225,6 +226,7 @@ async def work(ctx: Context, total: float | None = None) -> str:
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("pairs", "far"), [([], "1 digging"), (["total=4"], "1/4 digging")]
 )
@@ -236,6 +238,7 @@ def test_progress_is_a_bar_that_is_gone_in_the_end(folder, pairs, far):
     assert "\x1b[2K" in seen[seen.rindex(far) :]  # the line is taken away
 
 
+@pytest.mark.thorough
 def test_replays_and_measurements_have_the_same_bar(tmp_path):
     trace = TRACES / "2025-11-25" / "ping.jsonl"
     (tmp_path / "a.jsonl").write_bytes(trace.read_bytes())
@@ -477,6 +480,7 @@ def test_a_url_without_an_mcp_server_is_reported_in_one_line(
     assert says in err
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "arguments", [("inspect", "--json"), ("--help",), ("version",)], ids=" ".join
 )

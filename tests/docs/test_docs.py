@@ -49,7 +49,13 @@ LINKING = [
     *PAGES,
     *(
         PROJECT / name
-        for name in ("CONTRIBUTING.md", "benchmarks/README.md", "traces/README.md")
+        for name in (
+            "CONTRIBUTING.md",
+            "ROADMAP.md",
+            "SECURITY.md",
+            "benchmarks/README.md",
+            "traces/README.md",
+        )
     ),
 ]
 PUBLIC_API = PROJECT / "tests" / "data" / "public_api.txt"
@@ -64,6 +70,8 @@ NOT_RUN = {
     r"sudo .*": "it changes the machine",
     r"python -m benchmarks.*": "it takes minutes; tests/bench/test_benchmarks.py runs the harness",
     r"python -m mcp_trio replay traces/": "it takes a minute; .ci/run runs it",
+    r"(uvx|twine|mcp-publisher) .*": "it needs the network; tests/integration/test_publishing.py runs uvx and twine",
+    r"python -m build": "tests/integration/test_publishing.py runs it",
     r"opentelemetry-instrument .*": "it needs a collector; tests/integration/test_tracing.py runs it",
     r"npx .*": "it needs the network; tests/docs/test_examples.py runs the Inspector from its lock file",
 }

@@ -37,6 +37,7 @@ QUESTIONS = {
     "lifespan": "tools",
     "middleware": "middleware",
     "OpenTelemetry": "observability",
+    "PyPI": "publishing",
     "nginx": "deploying",
     "Redis": "scaling",
     "FastMCP": "coming-from",

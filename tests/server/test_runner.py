@@ -702,7 +702,9 @@ async def test_a_blocking_tool_may_use_its_context() -> None:
         ]
 
 
-async def test_a_tool_that_leaves_a_cancel_scope_open_spoils_only_its_task() -> None:
+async def test_a_tool_that_leaves_a_cancel_scope_open_spoils_only_its_task(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     server = Server("leaky")
 
     @server.tool

@@ -369,6 +369,7 @@ def test_a_server_that_answers_twice_or_without_being_asked_is_recorded_as_it_wa
     ]
 
 
+@pytest.mark.thorough
 def test_a_client_that_vanishes_is_noted_and_the_server_ends(path):
     script = "import os\nos.read(0, 99)\nwhile True: os.write(1, b'{}\\n' * 1000)"
     with standing_in(path, [sys.executable, "-c", script]) as process:
@@ -403,6 +404,7 @@ def test_a_server_that_closes_its_input_is_noted_and_the_client_learns_of_it(pat
     assert [line.data for line in read(path).lines if line.sender == "client"] == [PING]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_are_passed_on(path, number):
     script = f"import os, signal; signal.signal({number:d}, lambda *_: os._exit(7)); os.write(1, b'ready\\n')"
@@ -482,6 +484,7 @@ def record(*words):
             process.kill()
 
 
+@pytest.mark.thorough
 def test_each_of_several_recorders_writes_a_file_of_its_own(path):
     path.write_bytes(b"of somebody else")
     with ExitStack() as at_end:
@@ -500,6 +503,7 @@ def test_each_of_several_recorders_writes_a_file_of_its_own(path):
     assert path.read_bytes() == b"of somebody else"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "words",
     [
@@ -1047,6 +1051,7 @@ async def test_bytes_that_are_not_http_pass_through(path, asked, answered, raw, 
     assert all("cannot be read" in line for line in said)
 
 
+@pytest.mark.thorough
 async def test_a_large_body_passes_and_is_recorded(path):
     body = json.dumps({"text": "x" * 6_000_000})
     stream = STREAM + b"\r\ndata: %b\n\n" % body.encode()

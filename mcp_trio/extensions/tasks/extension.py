@@ -9,6 +9,7 @@ from msgspec import Raw
 
 from ...auth.principal import Principal
 from ...protocol.errors import InvalidParams, MissingClientCapability, ProtocolError
+from ...protocol.extensions import TASKS
 from ...protocol.params import Params
 from ...protocol.revisions import Revision
 from ...protocol.types import Json, Tool
@@ -16,6 +17,7 @@ from ...server.app import Server
 from ...server.background import NeverATask
 from ...server.extension_points import ExtensionHooks, Listening, Proceed
 from ...server.features.tools import ServerTool
+from ...server.gauges import Gauge, labels
 from ...server.limits import must_be_limits, must_be_seconds
 from ...server.request import Request
 from ...stores.base import Store
@@ -25,7 +27,7 @@ from .executor import Durations, Executor
 from .ledger import TaskLedger
 from .record import TaskRecord
 
-IDENTIFIER = "io.modelcontextprotocol/tasks"
+IDENTIFIER = TASKS
 NOTIFICATION = "notifications/tasks"
 # Tasks that one subscription may listen to.
 MOST_LISTENED = 1000
@@ -119,6 +121,19 @@ class Tasks(Extension):
         """Let tasks end before the server stops; those that do not, fail."""
         await self._executor.settle(seconds)
 
+    def gauges(self) -> list[Gauge]:
+        """Return how many tasks there are in this process, and how they ended."""
+        states = self._executor.count_by_state()
+        now = {labels(state=state): count for state, count in states.items()}
+        ended = {
+            labels(outcome=outcome): count
+            for outcome, count in sorted(self._executor.ended.items())
+        }
+        return [
+            Gauge("mcp_tasks", "Tasks that are not over.", now),
+            Gauge("mcp_tasks_total", "Tasks that are over.", ended, "counter"),
+        ]
+
     # Methods
 
     @method("tasks/get", named_by="taskId")
@@ -205,6 +220,7 @@ class Tasks(Extension):
             created = await self._executor.create(request, tool)
         if isinstance(created, bytes):
             return created
+        request.outcome = "task"
         self._executor.expect_poll(created, 0.0)
         result = {"resultType": "task", **created.summary()}
         return self.encode_result(request.call.revision, result)

@@ -2,6 +2,7 @@
 
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable
 
 from msgspec import json
@@ -21,11 +22,13 @@ def new_id() -> str:
 class TaskRecords:
     """Reads and changes the tasks of one server in a store.
 
-    The ids of tasks that have changed are published on `channel`.
+    The ids of tasks that have changed are published on `channel`. `ended` counts the
+    tasks that ended by a change that was made here, by status.
     """
 
     def __init__(self, store: Store, server: str) -> None:
         self.channel = f"tasks:{server}"
+        self.ended: Counter[str] = Counter()
         self._store = store
         self._prefix = f"task:{server}:"
 
@@ -70,5 +73,7 @@ class TaskRecords:
                 self._key(id), _encode(record), expected=found.version, lease=lease
             )
             if version is not None:
+                if record.is_over:
+                    self.ended[record.status] += 1
                 await self._store.publish(self.channel, id.encode())
                 return record

@@ -54,11 +54,7 @@ class ServerTool(Feature):
             max_result=max_result,
         )
         name = listed_name("tool", name, function)
-        if not _NAME.fullmatch(name):
-            raise ValueError(
-                "server.tool(name): expected 1 to 128 of the characters "
-                f"A-Z a-z 0-9 _ - ., got {name!r}"
-            )
+        check_tool_name(name)
         super().__init__(function, "tool", name, input_schema=input_schema)
         self._returned = Returned(
             function, output_schema=output_schema, content=(*CONTENT_TYPES, ToolResult)
@@ -147,6 +143,15 @@ class ServerTool(Feature):
         if self._returned.schema is None:
             return not encoded.startswith(b"{")
         return not self._returned.is_object
+
+
+def check_tool_name(name: str) -> None:
+    """Raise ValueError unless a tool may have this name."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            "server.tool(name): expected 1 to 128 of the characters "
+            f"A-Z a-z 0-9 _ - ., got {name!r}"
+        )
 
 
 def task_options(

@@ -87,6 +87,8 @@ class Parameters:
 
         struct = self._struct()
         self._decode = msgspec.json.Decoder(struct).decode
+        extra_values = GenericAlias(dict, (str, self._extra or Any))
+        self._decode_extra_values = msgspec.json.Decoder(extra_values).decode
         self._renamed = {
             field: name for field, name in self._names.items() if field != name
         }
@@ -150,14 +152,15 @@ class Parameters:
 
     def _decode_extra(self, raw: bytes) -> dict[str, Any]:
         """Return the arguments for **kwargs."""
+        if not self._names and self.injected_name is None:
+            return dict(self._decode_extra_values(raw))
         everything = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
         if self.injected_name in everything:
             reason = f"Unknown argument: {self.injected_name}"
             raise InvalidArguments(reason, of=self._of)
         for name in self._names.values():
             everything.pop(name, None)
-        kind = GenericAlias(dict, (str, self._extra))
-        return dict(msgspec.json.decode(msgspec.json.encode(everything), type=kind))
+        return dict(self._decode_extra_values(msgspec.json.encode(everything)))
 
     def _reason(self, problem: str) -> str:
         """Return a problem as it is told to the client."""
@@ -202,8 +205,8 @@ class Parameters:
             annotation = _resolved(parameter.annotation, function, self._injected)
             if parameter.kind is parameter.VAR_POSITIONAL:
                 raise TypeError(
-                    f"is of any number: *{parameter.name} has no JSON form; "
-                    "name each, or take a list"
+                    f"collects any number of arguments: *{parameter.name} has no JSON "
+                    "form; name each, or take a list"
                 )
             if self._injected and _mentions(annotation, self._injected):
                 self._inject(parameter.name, self._injected)
@@ -221,7 +224,7 @@ class Parameters:
 
     def _inject(self, name: str, injected: type) -> None:
         if self.injected_name is not None:
-            raise TypeError(f"is a second {injected.__name__}; one is given")
+            raise TypeError(f"is a second {injected.__name__}; use only one")
         self.injected_name = name
 
     def _add_field(self, parameter: inspect.Parameter, annotation: Any) -> None:
@@ -239,7 +242,7 @@ class Parameters:
 
         if parameter.kind is parameter.VAR_KEYWORD:
             raise TypeError(
-                "is of any number, and its type is pydantic's; "
+                "collects any number of arguments with a pydantic type; "
                 "take a dict[str, ...] as one argument"
             )
         has_default = parameter.default is not _ABSENT
@@ -491,10 +494,9 @@ def _field_default(default: Any, annotation: Any) -> Any:
 
 def _checker(schema: Mapping[str, Any], what: str) -> Callable[[bytes], None]:
     """Return a function that checks encoded values by a schema written by hand."""
-    # jsonschema is slow to import, and few servers need it.
-    from .jsonschema import Validator
+    # Few servers need it.
+    from .check import SchemaCheck
 
     if not isinstance(schema, Mapping):
         raise ValueError(f"{what}: expected a JSON Schema as a dict, got {schema!r}")
-    validator = Validator(schema, what=what)
-    return lambda encoded: validator.check(msgspec.json.decode(encoded))
+    return SchemaCheck(schema, what=what)

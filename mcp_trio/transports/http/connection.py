@@ -504,7 +504,9 @@ class Connection:
         """Hand the connection over as a WebSocket. No other request follows on it."""
         take_over = self._host.upgrade
         if take_over is None or parsed.route != MCP:
-            self._put(refusal(400, "Upgrade: no WebSocket is served here"), parsed)
+            self._put(
+                refusal(400, "Upgrade: this endpoint does not serve WebSocket"), parsed
+            )
             return
         await self._flush()
         self._enter(LISTENING)

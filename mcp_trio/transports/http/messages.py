@@ -102,7 +102,7 @@ OUT_OF_MEMORY = refusal(
     "Busy: the server's memory is needed for other clients; try again in 1 s",
     ((b"Retry-After", b"1"),),
 )
-TOO_SLOW = refusal(408, "The request took too long to come")
+TOO_SLOW = refusal(408, "The request took too long to arrive")
 
 
 def reply(

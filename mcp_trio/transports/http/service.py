@@ -25,6 +25,7 @@ from ...protocol.session import Answer, Batch, Call, Event, Notice, Refusal
 from ...server.app import Server
 from ...server.conversation import Sender
 from ...server.features.tools import ServerTool
+from ...server.gauges import Gauge, labels
 from ...server.handlers import handle_notification
 from .authorization import Bearers
 from .event_stream import NOWHERE, EventStream
@@ -42,7 +43,7 @@ from .messages import (
     reply,
     retry_after,
 )
-from .metrics import Gauge, Metrics, labels, store_gauges, thread_gauges
+from .metrics import Metrics, store_gauges, thread_gauges
 from .response import PostResponse
 from .rules import (
     HEALTH,
@@ -320,6 +321,8 @@ class Service:
             gauges += thread_gauges(threads)
         if self.server.shared_state is not None:
             gauges += store_gauges(self.server.shared_state)
+        if self.server.extensions is not None:
+            gauges += self.server.extensions.gauges()
         return gauges
 
     def _held(self) -> dict[str, int]:
