@@ -17,8 +17,8 @@ from ..auth.principal import owner
 from ..client.client import OPENS, Client, talk, ungrouped
 from ..client.errors import RemoteError, ServerGone
 from ..client.handlers import Handlers
-from ..client.tasks import TASKS
 from ..protocol import jsonrpc
+from ..protocol.extensions import TASKS
 from ..protocol.types import Json
 from ..server.app import Server
 from ..server.conversation import Conversation, Sender

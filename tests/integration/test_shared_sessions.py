@@ -16,10 +16,12 @@ import pytest
 import trio
 
 from mcp_trio import Server
+from tests.clients.install import Unavailable, command_of
+from tests.support.deployment import balanced, running_server
 from tests.support.http_wire import Site, message
 from tests.support.processes import ServerProcess, serving, until
 from tests.support.redis_server import RedisServer, running_redis
-from tests.support.shared_sites import Events, calling, getting
+from tests.support.shared_sites import Events, calling, getting, listening
 
 pytest.importorskip("coredis")
 pytestmark = [pytest.mark.slow, pytest.mark.integration]
@@ -31,7 +33,7 @@ import trio
 from mcp_trio import Context, Server
 from msgspec import Struct
 
-server = Server("shared")
+server = Server("shared", secret="the same for all processes, and long enough")
 
 class Answer(Struct):
     value: str
@@ -115,6 +117,11 @@ def two_processes(spec: Path, redis: RedisServer) -> Iterator[Pair]:
 def pair(spec: Path, redis: RedisServer) -> Iterator[Pair]:
     with two_processes(spec, redis) as processes:
         yield processes
+
+
+def site_of(process: ServerProcess) -> Site:
+    """Return a process as the helpers for streams expect it."""
+    return Site(Server("nobody"), process.port, trio.Event())
 
 
 # curl as a client
@@ -280,12 +287,66 @@ def test_a_request_of_one_process_is_cancelled_at_another(
         until(ended.exists)
 
 
+# Clients of 2026-07-28
+
+
+async def test_a_subscription_hears_what_another_process_changes(pair: Pair) -> None:
+    a, b = pair
+    wanted = {"toolsListChanged": True, "resourceSubscriptions": ["note://a"]}
+    async with listening(site_of(b), wanted) as events:
+        await site_of(a).modern("tools/call", {"name": "add_a_tool"})
+        changed = await events.next()
+        assert changed["method"] == "notifications/tools/list_changed"
+        changing = {"name": "change", "arguments": {"uri": "note://a"}}
+        await site_of(a).modern("tools/call", changing)
+        updated = await events.next()
+        assert updated["method"] == "notifications/resources/updated"
+
+
+def test_a_call_in_two_parts_is_answered_by_two_processes(pair: Pair) -> None:
+    a, b = pair
+    first = a.ask("tools/call", {"name": "greet"})
+    (key,) = first["inputRequests"]
+    answer = {"action": "accept", "content": {"value": "Bob"}}
+    second = {
+        "name": "greet",
+        "requestState": first["requestState"],
+        "inputResponses": {key: answer},
+    }
+    result = b.ask("tools/call", second)
+    assert result["content"][0]["text"] == "Hello Bob"
+
+
+# Clients of the official SDKs, each request at the process whose turn it is
+
+
+@pytest.mark.parametrize("client", ["python 1", "python 2", "typescript 1"])
+def test_a_real_client_uses_both_processes(
+    client: str, redis: RedisServer, tmp_path: Path
+) -> None:
+    try:
+        command = command_of(client)
+    except Unavailable as reason:
+        pytest.skip(f"cannot install the client {client}: {reason}")
+    options = ("--store", redis.url(prefix=secrets.token_hex(4)))
+    with ExitStack() as stack:
+        ports = [stack.enter_context(running_server(*options)) for _ in range(2)]
+        url = stack.enter_context(balanced(tmp_path, ports))
+        done = subprocess.run(
+            [*command, "--revision", "legacy", "--url", url],
+            capture_output=True,
+            encoding="utf-8",
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+        )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["revision"] == "2025-11-25"
+    assert report["sum"] == 5.5
+    assert not report["weather_is_error"]
+
+
 # A process that is lost
-
-
-def site_of(process: ServerProcess) -> Site:
-    """Return a process as the helpers for streams expect it."""
-    return Site(Server("nobody"), process.port, trio.Event())
 
 
 CLIENTS = 200
@@ -314,10 +375,16 @@ async def advancing(
 
 
 async def resume(
-    there: Site, session: dict[str, str], last_event: str, found: dict[str, list[Any]]
+    there: Site,
+    session: dict[str, str],
+    last_event: str,
+    found: dict[str, list[Any]],
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Read a stream to its end."""
     async with getting(there, session, last_event, patience=60) as events:
+        task_status.started()
         found[session["Mcp-Session-Id"]] = await events.rest()
 
 
@@ -388,17 +455,31 @@ async def test_every_request_has_one_outcome_if_redis_or_a_process_stops(
 ) -> None:
     with running_redis(tmp_path) as redis, two_processes(spec, redis) as (a, b):
         go = tmp_path / "go"
-        async with advancing(site_of(a), go, STREAMS) as clients:
+        found: dict[str, list[Any]] = {}
+        async with (
+            advancing(site_of(a), go, STREAMS) as clients,
+            trio.open_nursery() as nursery,
+        ):
+            # Some clients come back to the other process, which could declare the
+            # first one lost.
+            for session, events in clients[: STREAMS // 2]:
+                last = events.ids[-1]
+                await nursery.start(resume, site_of(b), session, last, found)
             redis.kill()
             await trio.sleep(20)
             await trio.to_thread.run_sync(redis.start)
-            # For longer than it takes to declare a living process lost.
+            # For longer than that takes.
             await trio.sleep(15)
+            assert found == {}
             go.touch()
             for number, (_, events) in enumerate(clients):
                 (reply,) = await events.rest()
                 assert reply["id"] == number
                 assert reply["result"]["content"][0]["text"] == "done"
+        assert len(found) == STREAMS // 2
+        for outcomes in found.values():
+            (reply,) = outcomes
+            assert reply["result"]["content"][0]["text"] == "done"
 
 
 async def test_a_stopped_process_cancels_what_others_have_answered(

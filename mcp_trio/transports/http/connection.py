@@ -337,6 +337,8 @@ class Connection:
             if self.state is MOVING:
                 self._host.nursery.start_soon(self.run)
                 return None
+            if self._parser.expects and self._parser.stage is BODY:
+                self._ask_for_body()
             if not self._keeps_alive:
                 await self._end()
             elif self.state is WATCHED:
@@ -453,15 +455,12 @@ class Connection:
                 return answer, parsed
             self.client = parsed.peer
             await self._respond(answer, parsed)
-        self._ask_for_body()
         return None
 
     def _ask_for_body(self) -> None:
         """Let a client go on that waits until its head is accepted."""
-        parser = self._parser
-        if parser.expects and parser.stage is BODY:
-            parser.expects = False
-            self._out.append(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._parser.expects = False
+        self._out.append(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     async def _identify(self, parsed: Parsed) -> None:
         """Find out who sends a request."""

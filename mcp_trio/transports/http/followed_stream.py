@@ -59,13 +59,13 @@ class FollowedFeed(Feed, kw_only=True):
         follows = StreamFollowed(id, self.name, peers.identity.id)
         peers.send_soon(owner, follows)
         while not self.stream.closed:
+            growth = self.session.growth()
             if await until_available(self._read):
                 self.stream.close()
             elif await until_available(partial(peers.is_lost, owner)):
                 await until_available(self._answer)
             else:
-                with trio.move_on_after(POLL_INTERVAL):
-                    await self.session.grown.park()
+                await self.session.wait_for_growth(growth, POLL_INTERVAL)
 
     async def _read(self) -> bool:
         """Send what is new in the log. Returns whether the stream has ended."""

@@ -67,7 +67,7 @@ from .rules import (
     not_allowed,
     preflight,
 )
-from .sessions import HttpSession, NotHere, Sessions
+from .sessions import NO_SUCH_SESSION, HttpSession, NotHere, Sessions
 from .settings import DEFAULT_SETTINGS, HttpSettings
 from .trusted_proxies import TrustedProxies
 
@@ -91,10 +91,6 @@ KINDS = frozenset(
 ORDINARY = frozenset({404, 405, 406, 415})
 # What load balancers and orchestrators ask for.
 PROBES = frozenset({HEALTH, READY})
-
-NO_SUCH_SESSION = refusal(
-    404, "Mcp-Session-Id: no such session, or it has ended; initialize a new one"
-)
 
 
 class Pending(msgspec.Struct):

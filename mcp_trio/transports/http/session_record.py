@@ -52,6 +52,11 @@ class SessionChanges(Struct, frozen=True):
     subscribed: frozenset[str]
     unsubscribed: frozenset[str]
 
+    def __bool__(self) -> bool:
+        """Return whether there are any."""
+        was_set = self.log_level is not None or self.is_initialized
+        return was_set or bool(self.subscribed or self.unsubscribed)
+
     def apply(self, record: SessionRecord) -> None:
         """Make the changes in a record, which others may have changed too."""
         if self.log_level is not None:

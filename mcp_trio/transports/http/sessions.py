@@ -26,6 +26,10 @@ SESSION_SIZE = 2 * 1024
 # Digits of an event's number in a Last-Event-ID.
 MAX_DIGITS = 15
 
+NO_SUCH_SESSION = refusal(
+    404, "Mcp-Session-Id: no such session, or it has ended; initialize a new one"
+)
+
 
 class NotHere(Exception):
     """Whether there is a session with this id is only known to the store."""
@@ -269,7 +273,11 @@ class Sessions(dict[bytes, HttpSession]):
         session = self.get(id)
         if session is None or not is_same_principal(session.principal, principal):
             return None
-        self.note_use(session)
+        # As `note_use`, without another call for each request.
+        session.used = self.now
+        self[id] = self.pop(id)
+        if session.holding is not None:
+            session.holding.touch()
         return session
 
     def note_use(self, session: HttpSession) -> None:

@@ -47,9 +47,10 @@ class SharedHttpSession(HttpSession):
     """
 
     __slots__ = (
+        "_grown",
+        "_growth",
         "_keeper",
         "followed",
-        "grown",
         "home",
         "is_stale",
         "record",
@@ -73,8 +74,9 @@ class SharedHttpSession(HttpSession):
         self.is_stale = False
         # Streams of other processes that are sent to clients here, by name.
         self.followed: dict[str, dict[EventStream, None]] = {}
-        # Wakes those who follow them.
-        self.grown = trio.lowlevel.ParkingLot()
+        # How often one of them has grown.
+        self._growth = 0
+        self._grown = trio.lowlevel.ParkingLot()
 
     @property
     def is_shared(self) -> bool:  # type: ignore[override]
@@ -91,11 +93,30 @@ class SharedHttpSession(HttpSession):
         """Whether a request is running in the session, or a stream of it is read."""
         return bool(self.followed) or super().is_busy
 
+    # Streams of other processes
+
+    def note_growth(self) -> None:
+        """Wake those who follow streams of other processes: there are new events."""
+        self._growth += 1
+        self._grown.unpark_all()
+
+    def growth(self) -> int:
+        """Return what to pass to `wait_for_growth`, before a stream is read."""
+        return self._growth
+
+    async def wait_for_growth(self, since: int, seconds: float) -> None:
+        """Wait until a stream has grown since then, but not for longer than this."""
+        with trio.move_on_after(seconds):
+            while self._growth == since:
+                await self._grown.park()
+
     # What the client sets
 
     async def save(self) -> None:
         """Store what the client has set. Raises StoreUnavailable."""
-        await self._keeper.store(self)
+        # Without `initialize` there is no session.
+        if self.session.revision is not None:
+            await self._keeper.store(self)
 
     def changes(self, uris: list[str], *, is_initialized: bool) -> SessionChanges:
         """Return what was set here and is not in the record yet.

@@ -19,6 +19,7 @@ session, and ends it if its client has too many. Other processes only keep a cop
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from math import inf
 from sys import intern
@@ -57,6 +58,7 @@ from .messages import Refused, refusal
 from .session_record import SessionRecord, decode_session, encode_record
 from .sessions import (
     NO_SUCH_EVENT,
+    NO_SUCH_SESSION,
     HttpSession,
     NotHere,
     Sessions,
@@ -115,7 +117,10 @@ class SharedSessions(Sessions):
         session = self._here(id)
         if session is None or session.is_stale:
             raise NotHere(id)
-        return super().find(id, principal)
+        if super().find(id, principal) is None:
+            return None
+        self._note_use(session)
+        return session
 
     async def load(self, id: bytes, peer: str) -> None:
         """Read a session from the store, if there is one. Raises StoreUnavailable.
@@ -188,7 +193,11 @@ class SharedSessions(Sessions):
             subscriptions.subscribed(session),
             is_initialized=subscriptions.is_open(session),
         )
-        if await self._change(session, changes.apply):
+        if not changes:
+            return
+        await self._change(session, changes.apply)
+        # Only the home needs to know what the session is told.
+        if changes.log_level is not None or not session.is_home:
             id = session.id.decode()
             await self.peers.post(SessionChanged(id, self.peers.identity.id))
 
@@ -216,24 +225,23 @@ class SharedSessions(Sessions):
 
     async def _change(
         self, session: SharedHttpSession, change: Callable[[SessionRecord], object]
-    ) -> bool:
-        """Change the record of a session. Returns False if there was nothing to do.
+    ) -> None:
+        """Change the record of a session. `change` may be called more than once.
 
-        A session that has ended meanwhile is dropped.
+        Raises StoreUnavailable, and Refused if the session has ended.
         """
         key = self._key(session.id)
         while True:
             found = await self._store.read(key)
             if found is None:
                 self._drop(session)
-                return False
+                raise Refused(NO_SUCH_SESSION)
             record = decode_session(found.value)
             change(record)
             encoded = encode_record(record)
-            is_same = encoded == found.value
-            if is_same or await self._store.write(key, encoded, expected=found.version):
+            if await self._store.write(key, encoded, expected=found.version):
                 self._take_over(session, record)
-                return not is_same
+                return
 
     def open(self, session: HttpSession) -> bool:
         """Serve a session here; see `Sessions.open`."""
@@ -284,7 +292,9 @@ class SharedSessions(Sessions):
     def note_use(self, session: HttpSession) -> None:
         """Count a session as just used, at all processes."""
         super().note_use(session)
-        shared = self.as_shared(session)
+        self._note_use(self.as_shared(session))
+
+    def _note_use(self, shared: SharedHttpSession) -> None:
         if shared.touched + TOUCH_AFTER * self.idle_timeout < self.now:
             shared.touched = self.now
             self.peers.start_soon(partial(self._touch, shared))
@@ -299,7 +309,7 @@ class SharedSessions(Sessions):
         if not is_there:
             self._drop(session)
         elif not session.is_home and not await self.peers.exists(session.home):
-            await self._become_home(session)
+            self._claim_soon(session)
 
     def end_idle(self, session: HttpSession) -> None:
         """Drop a session that was not used here for too long.
@@ -402,6 +412,15 @@ class SharedSessions(Sessions):
         if not await self.peers.exists(home):
             self._announce_everything(session)
 
+    def _claim_soon(self, session: SharedHttpSession) -> None:
+        """Be the home of a session whose home was lost, unless it ends before."""
+
+        async def claim() -> None:
+            with suppress(Refused):
+                await until_available(partial(self._become_home, session))
+
+        self.peers.start_soon(claim)
+
     def _load_announcements(
         self, session: SharedHttpSession, entries: list[Entry], sent: int
     ) -> None:
@@ -461,7 +480,7 @@ class SharedSessions(Sessions):
             if stream is not None:
                 stream.followers.add(message.process)
         elif isinstance(message, StreamGrew):
-            session.grown.unpark_all()
+            session.note_growth()
             if message.stream == ANNOUNCEMENTS and session.is_home:
                 self._read_announcements_soon(session)
 
@@ -489,8 +508,7 @@ class SharedSessions(Sessions):
             shared = self.as_shared(session)
             shared.abandon_streams(identity)
             if shared.home == identity.id:
-                claim = partial(self._become_home, shared)
-                self.peers.start_soon(partial(until_available, claim))
+                self._claim_soon(shared)
 
     # Notifications and answers of clients
 

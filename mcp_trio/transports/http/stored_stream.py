@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Protocol
 
+import trio
+
 from ...auth.principal import Principal
 from ...stores.base import Entry, LeaseLost
 from ...stores.patience import until_available
@@ -208,6 +210,8 @@ class Announcements(EventStream):
         self._home = home
         self._pending: list[bytes] = []
         self._is_storing = False
+        # Held from when this process adds entries until it has sent them.
+        self._lock = trio.Lock()
 
     def send(self, message: bytes) -> None:
         """Add a message. Never waits."""
@@ -228,8 +232,9 @@ class Announcements(EventStream):
                 append = partial(
                     self._logs.append, self._session, ANNOUNCEMENTS, entries
                 )
-                last = await until_available(append)
-                await self._stored(messages, last)
+                async with self._lock:
+                    last = await until_available(append)
+                    await self._stored(messages, last)
         finally:
             self._is_storing = False
 
@@ -242,9 +247,14 @@ class Announcements(EventStream):
             for message in messages:
                 super().send(message)
         else:  # another process was faster
-            await self.read(own_since=last - len(messages) + 1)
+            await self._read(own_since=last - len(messages) + 1)
 
-    async def read(self, own_since: int | None = None) -> None:
+    async def read(self) -> None:
+        """Send what other processes have added to the log."""
+        async with self._lock:
+            await self._read()
+
+    async def _read(self, own_since: int | None = None) -> None:
         """Send what is in the log and was not sent.
 
         `own_since` is the position of the first entry that is this process's own.
