@@ -6,7 +6,6 @@ import os
 import queue
 import signal
 import socket
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -47,17 +46,9 @@ class WorkerGroup(ServerProcess):
                 return line
 
     def workers(self) -> list[int]:
-        """Return the process ids of the workers, the oldest first."""
-        # On Linux, also the children that another thread has started.
-        listed = subprocess.run(
-            ["ps", "-o", "pid=,args=", "--ppid", str(self.pid)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        lines = [line.split(None, 1) for line in listed.stdout.splitlines()]
-        found = [int(pid) for pid, words in lines if "mcp_trio.cli.worker" in words]
-        return sorted(found)
+        """Return the process ids of the workers."""
+        found = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+        return sorted(pid for pid in found if _is_worker(pid, self.pid))
 
     @contextmanager
     def only(self, worker: int) -> Iterator[None]:
@@ -103,6 +94,19 @@ class WorkerGroup(ServerProcess):
             if sample == name:
                 return float(value)
         return -1
+
+
+def _is_worker(process: int, parent: int) -> bool:
+    """Return whether a process is a worker of this parent, and has not ended."""
+    try:
+        words = Path(f"/proc/{process}/cmdline").read_bytes()
+        status = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    # The name of the program, in parentheses, may contain spaces.
+    state, found_parent, *_ = status.rpartition(")")[2].split()
+    is_child = int(found_parent) == parent and state != "Z"
+    return is_child and b"mcp_trio.cli.worker" in words
 
 
 @contextmanager
