@@ -21,13 +21,13 @@ from mcp_trio import Context, Server
 from mcp_trio.cli.main import main
 from mcp_trio.client.client import talk
 from mcp_trio.client.target import connect
-from mcp_trio.client.tasks import TASKS
 from mcp_trio.console import app, message_tap
 from mcp_trio.console import page as page_module
 from mcp_trio.console.app import Console, serve_console
 from mcp_trio.console.message_tap import MessageTap
 from mcp_trio.console.task_state import task_in
 from mcp_trio.demo import Trip
+from mcp_trio.protocol.extensions import TASKS
 from mcp_trio.protocol.revisions import REVISIONS
 from mcp_trio.serve import serve
 from mcp_trio.server.conversation import Conversation, Sender
