@@ -440,8 +440,7 @@ def test_without_redis_only_what_needs_it_fails(spec: Path, tmp_path: Path) -> N
         opening["clientInfo"] = {"name": "curl", "version": "1"}
         assert posted(b, {}, message("initialize", opening))[0] == 503
         redis.start()
-        for process in (a, b):
-            until(lambda process=process: process.get("/readyz")[0] == 200)
+        until(lambda: a.get("/readyz")[0] == b.get("/readyz")[0] == 200)
         for process in (a, b):
             for session in (known, unknown):
                 assert posted(process, session, call("add", a=1, b=2))[0] == 200

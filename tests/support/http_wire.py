@@ -201,7 +201,10 @@ class Site:
         return await self.post(body, {**modern_headers(body), **headers})
 
     async def open_session(
-        self, version: str = "2025-11-25", capabilities: Any = None
+        self,
+        version: str = "2025-11-25",
+        capabilities: Any = None,
+        headers: dict[str, str] | None = None,
     ) -> dict[str, str]:
         """Open a session, and return the headers of its requests."""
         opening = {
@@ -209,10 +212,11 @@ class Site:
             "capabilities": capabilities or {},
             "clientInfo": {"name": "t", "version": "1"},
         }
-        response = await self.post(message("initialize", opening))
+        response = await self.post(message("initialize", opening), headers)
         assert response.json["result"]["protocolVersion"] == version
         headers = {
             **HEADERS,
+            **(headers or {}),
             "Mcp-Session-Id": response.headers["mcp-session-id"],
             "MCP-Protocol-Version": version,
         }

@@ -10,6 +10,7 @@ from typing import Any
 import trio
 
 from mcp_trio import Server
+from mcp_trio.stores.base import Lease, Store, StoreUnavailable
 from mcp_trio.stores.memory import MemoryStore
 from tests.support.http_wire import (
     MODERN,
@@ -19,7 +20,7 @@ from tests.support.http_wire import (
     message,
     modern_headers,
     request,
-    site,
+    site_on,
 )
 
 
@@ -29,20 +30,94 @@ class SharedMemoryStore(MemoryStore):
     is_shared = True
 
 
+class PartedStore(SharedMemoryStore):
+    """The store as one process sees it, which can be cut off from it.
+
+    Then the process cannot write any more.
+    """
+
+    def __init__(self, shared: SharedMemoryStore) -> None:
+        self.__dict__ = dict(shared.__dict__)
+        self.is_cut_off = False
+
+    def _check(self) -> None:
+        if self.is_cut_off:
+            raise StoreUnavailable("cut off")
+
+    async def write(self, key: str, value: bytes, **options: Any) -> int | None:
+        """Write, unless it is cut off."""
+        self._check()
+        return await super().write(key, value, **options)
+
+    async def delete(self, key: str) -> None:
+        """Delete, unless it is cut off."""
+        self._check()
+        await super().delete(key)
+
+    async def append(self, log: str, *data: bytes, **options: Any) -> int:
+        """Append, unless it is cut off."""
+        self._check()
+        return await super().append(log, *data, **options)
+
+    async def renew(self, lease: Lease, seconds: float) -> None:
+        """Renew a lease, unless it is cut off."""
+        self._check()
+        await super().renew(lease, seconds)
+
+
 Make = Callable[[], Server]
 
 
 @asynccontextmanager
+async def one_site(
+    make: Make, store: Store, host: str = "native"
+) -> AsyncIterator[Site]:
+    """Serve one of the processes of a server."""
+    server = make()
+    server.use_store(store)
+    async with site_on(host, server) as there:
+        yield there
+
+
+@asynccontextmanager
 async def two_sites(
-    make: Make, store: MemoryStore | None = None
+    make: Make, store: MemoryStore | None = None, host: str = "native"
 ) -> AsyncIterator[tuple[Site, Site]]:
     """Serve two processes of one server."""
     shared = store or SharedMemoryStore()
-    servers = [make(), make()]
-    for server in servers:
-        server.use_store(shared)
-    async with site(servers[0]) as a, site(servers[1]) as b:
+    async with one_site(make, shared, host) as a, one_site(make, shared, host) as b:
         yield a, b
+
+
+class Killable:
+    """A process that can end at once, without a farewell."""
+
+    def __init__(self) -> None:
+        self._scope = trio.CancelScope()
+        self._ended = trio.Event()
+        self._store: PartedStore | None = None
+
+    async def run(
+        self,
+        make: Make,
+        store: SharedMemoryStore,
+        *,
+        task_status: trio.TaskStatus[Site],
+    ) -> None:
+        """Serve until it is killed."""
+        self._store = PartedStore(store)
+        with self._scope:
+            async with one_site(make, self._store) as there:
+                task_status.started(there)
+                await trio.sleep_forever()
+        self._ended.set()
+
+    async def kill(self) -> None:
+        """End it, and wait until it has ended."""
+        # Not even what is canceled writes anything.
+        self._store.is_cut_off = True
+        self._scope.cancel()
+        await self._ended.wait()
 
 
 class Events:
@@ -123,10 +198,20 @@ async def calling(
         "arguments": arguments or {},
         "_meta": {"progressToken": "p"},
     }
-    body = json.dumps(message("tools/call", params, id)).encode()
+    body = message("tools/call", params, id)
+    async with posting(there, session, body, patience) as events:
+        yield events
+
+
+@asynccontextmanager
+async def posting(
+    there: Site, session: dict[str, str], body: Any, patience: float = PATIENCE
+) -> AsyncIterator[Events]:
+    """Post what is answered with a stream."""
+    data = json.dumps(body).encode()
     async with there.wire() as wire:
         wire.patience = patience
-        await wire.send(request("POST", "/mcp", session, body))
+        await wire.send(request("POST", "/mcp", session, data))
         head = await wire.head()
         assert head.status == 200, head.status
         assert head.headers["content-type"] == "text/event-stream"

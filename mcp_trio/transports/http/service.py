@@ -354,17 +354,13 @@ class Service:
         if is_in_session and (stated is None or stated.opens):
             conversation = self._find_session(head)
         else:
-            conversation = self._new_conversation(head, stated)
+            if self.shared is not None and (stated is None or stated.opens):
+                conversation = self.shared.new_conversation(stated)
+            else:
+                conversation = HttpSession(self.server, stated, self._served)
             conversation.principal = head.principal
         conversation.address = head.peer
         return conversation
-
-    def _new_conversation(self, head: Head, stated: Revision | None) -> HttpSession:
-        """Return a conversation for one POST, which may open a session."""
-        may_open = head.route == MCP and (stated is None or stated.opens)
-        if self.shared is not None and may_open:
-            return self.shared.new_conversation(stated)
-        return HttpSession(self.server, stated, self._served)
 
     def _observe_stranger(self, head: Head, body: bytes, reply: Reply) -> None:
         """Show a POST that belongs to no conversation, as a conversation of its own."""

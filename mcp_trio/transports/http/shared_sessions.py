@@ -222,6 +222,7 @@ class SharedSessions(Sessions):
         session.id = id
         session.record = record
         session.home = record.home
+        session.touched = self.now
 
     async def _change(
         self, session: SharedHttpSession, change: Callable[[SessionRecord], object]

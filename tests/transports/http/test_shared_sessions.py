@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import sys
+import tempfile
 from typing import Any
 
 import pytest
 import trio
 
-from mcp_trio import Context, Principal, Server
+from mcp_trio import Access, Context, Principal, Server
+from mcp_trio.stores import peers
+from mcp_trio.stores.memory import MemoryStore
+from mcp_trio.stores.parent import ParentStore, serve_store
+from mcp_trio.transports.http import followed_stream
 from mcp_trio.transports.http.sessions import Sessions
-from tests.support.http_wire import Signals, Site, make_server, message
+from tests.support.http_wire import HOSTS, Signals, Site, make_server, message
 from tests.support.shared_sites import (
+    Killable,
+    PartedStore,
     SharedMemoryStore,
     calling,
     getting,
     listening,
+    one_site,
+    posting,
     two_sites,
 )
 
@@ -41,17 +51,21 @@ async def subscribe(there: Site, session: dict[str, str], uri: str) -> None:
     assert answer.json["result"] == {}
 
 
+@pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_a_session_of_one_process_is_served_by_another(version: str) -> None:
-    async with two_sites(make) as (a, b):
+async def test_a_session_of_one_process_is_served_by_another(
+    version: str, host: str
+) -> None:
+    async with two_sites(make, host=host) as (a, b):
         session = await a.open_session(version)
         reply = await add(b, session)
         assert reply.status == 200
         assert reply.json["result"]["content"][0]["text"] == "3"
 
 
-async def test_a_session_that_ends_at_one_process_ends_at_all() -> None:
-    async with two_sites(make) as (a, b):
+@pytest.mark.parametrize("host", HOSTS)
+async def test_a_session_that_ends_at_one_process_ends_at_all(host: str) -> None:
+    async with two_sites(make, host=host) as (a, b):
         session = await a.open_session()
         assert (await add(b, session)).status == 200
         assert (await b.send("DELETE", "/mcp", session)).status == 204
@@ -176,12 +190,16 @@ async def test_a_subscription_of_2026_hears_what_changes_at_another_process() ->
 
 def make_asking() -> Server:
     server = make_server()
+    add_asking(server)
+    return server
+
+
+def add_asking(server: Server) -> None:
+    """Add a tool that asks the client."""
 
     @server.tool
     async def places(ctx: Context) -> str:
         return ", ".join(root.uri for root in await ctx.roots())
-
-    return server
 
 
 async def test_a_question_of_one_process_is_answered_at_another() -> None:
@@ -247,9 +265,10 @@ class Steps:
         return server
 
 
-async def test_a_stream_of_one_process_is_resumed_at_another() -> None:
+@pytest.mark.parametrize("host", HOSTS)
+async def test_a_stream_of_one_process_is_resumed_at_another(host: str) -> None:
     steps = Steps()
-    async with two_sites(steps.make) as (a, b):
+    async with two_sites(steps.make, host=host) as (a, b):
         session = await a.open_session()
         steps.go.release()
         async with calling(a, session, "advance", {"count": 3}) as events:
@@ -319,3 +338,255 @@ async def test_servers_with_other_names_have_other_sessions() -> None:
     async with two_sites(make_named, SharedMemoryStore()) as (a, b):
         session = await a.open_session()
         assert (await b.post(message("ping"), session)).status == 404
+
+
+# The store of a parent process
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no Unix sockets")
+async def test_workers_share_sessions_in_the_store_of_their_parent(
+    nursery: trio.Nursery,
+) -> None:
+    steps = Steps()
+
+    def make_all() -> Server:
+        server = steps.make()
+        add_asking(server)
+        return server
+
+    # The paths of sockets must be short.
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/store"
+        await nursery.start(serve_store, MemoryStore(), path)
+        async with (
+            one_site(make_all, ParentStore(path)) as a,
+            one_site(make_all, ParentStore(path)) as b,
+        ):
+            session = await a.open_session(capabilities={"roots": {}})
+            async with getting(b, session) as announced:
+                await announced.primed()
+                a.server.add_tool(trio.sleep, name="new")
+                assert (await announced.next())["method"].endswith("list_changed")
+            async with calling(a, session, "places") as events:
+                question = await events.next()
+                result = {"roots": [{"uri": "file:///a"}]}
+                answer = {"jsonrpc": "2.0", "id": question["id"], "result": result}
+                assert (await b.post(answer, session)).status == 202
+                reply = await events.next()
+                assert reply["result"]["content"][0]["text"] == "file:///a"
+            steps.go.release()
+            async with calling(a, session, "advance", {"count": 2}) as events:
+                await events.next()
+            async with getting(b, session, events.ids[-1]) as resumed:
+                steps.go.release()
+                assert (await resumed.next())["params"]["progress"] == 2
+                steps.go.release()
+                reply = await resumed.next()
+                assert reply["result"]["content"][0]["text"] == "done"
+            assert (await b.send("DELETE", "/mcp", session)).status == 204
+            with trio.fail_after(5):
+                while (await add(a, session)).status != 404:
+                    pass
+
+
+# A process that is lost
+
+
+@pytest.fixture
+def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a process be lost after less than a second."""
+    monkeypatch.setattr(peers, "LEASE", 0.5)
+    monkeypatch.setattr(peers, "RENEW", 0.1)
+    monkeypatch.setattr(peers, "RETRY", 0.1)
+    monkeypatch.setattr(peers, "FRESH", 0.05)
+    monkeypatch.setattr(followed_stream, "POLL_INTERVAL", 0.1)
+
+
+async def test_requests_of_a_killed_process_are_answered_with_an_error(
+    short_leases: None, nursery: trio.Nursery
+) -> None:
+    steps = Steps()
+    store = SharedMemoryStore()
+    killable = Killable()
+    a = await nursery.start(killable.run, steps.make, store)
+    async with one_site(steps.make, store) as b:
+        session = await a.open_session()
+        steps.go.release()
+        steps.go.release()
+        async with calling(a, session, "advance", {"count": 9}) as events:
+            assert (await events.next())["params"]["progress"] == 1
+            assert (await events.next())["params"]["progress"] == 2
+            first = events.ids[1]  # before it, there is one without a message
+        await killable.kill()
+        for _ in range(2):  # the second time it was answered already
+            async with getting(b, session, first) as resumed:
+                missed, reply = await resumed.rest()
+            assert missed["params"]["progress"] == 2
+            assert reply["id"] == 7
+            assert reply["error"]["code"] == -32603
+            assert "was lost" in reply["error"]["message"]
+        assert (await add(b, session)).status == 200
+
+
+async def test_a_batch_of_a_killed_process_is_answered_with_errors(
+    short_leases: None, nursery: trio.Nursery
+) -> None:
+    steps = Steps()
+    store = SharedMemoryStore()
+    killable = Killable()
+    a = await nursery.start(killable.run, steps.make, store)
+    async with one_site(steps.make, store) as b:
+        session = await a.open_session("2025-03-26")
+        params = {
+            "name": "advance",
+            "arguments": {"count": 9},
+            "_meta": {"progressToken": "p"},
+        }
+        batch = [message("tools/call", params, id) for id in (1, 2)]
+        steps.go.release()
+        async with posting(a, session, batch) as events:
+            await events.next()
+            last = events.ids[-1]
+        await killable.kill()
+        async with getting(b, session, last) as resumed:
+            (replies,) = await resumed.rest()
+        assert [reply["id"] for reply in replies] == [1, 2]
+        assert {reply["error"]["code"] for reply in replies} == {-32603}
+
+
+async def test_requests_that_a_stopping_process_does_not_finish_are_answered(
+    nursery: trio.Nursery,
+) -> None:
+    steps = Steps()
+    store = SharedMemoryStore()
+
+    def make_hasty() -> Server:
+        server = steps.make()
+        server.grace = 0.1
+        return server
+
+    async with one_site(make_hasty, store) as b:
+        async with one_site(make_hasty, store) as a:
+            session = await a.open_session()
+            steps.go.release()
+            async with calling(a, session, "advance", {"count": 9}) as events:
+                await events.next()
+                last = events.ids[-1]
+                a.stopping.set()
+                assert await events.rest() == []
+        async with getting(b, session, last) as resumed:
+            (reply,) = await resumed.rest()
+        assert "was lost" in reply["error"]["message"]
+
+
+async def test_the_home_of_a_session_moves_when_its_process_is_lost(
+    short_leases: None, nursery: trio.Nursery
+) -> None:
+    store = SharedMemoryStore()
+    killable = Killable()
+    a = await nursery.start(killable.run, make, store)
+    async with one_site(make, store) as b:
+        session = await a.open_session()
+        await subscribe(a, session, "note://a")
+        await killable.kill()
+        async with getting(b, session) as events:
+            await events.primed()
+            b.server.resource_updated("note://a")
+            while True:
+                sent = await events.next()
+                if sent["method"] == "notifications/resources/updated":
+                    break
+
+
+async def test_a_process_that_was_declared_lost_cancels_what_it_did(
+    short_leases: None,
+) -> None:
+    signals = Signals()
+    steps = Steps()
+    shared = SharedMemoryStore()
+    parted = PartedStore(shared)
+
+    def make_guarded() -> Server:
+        server = steps.make()
+
+        @server.tool
+        async def hold(ctx: Context) -> str:
+            try:
+                await ctx.progress(1)
+                await signals.go.wait()
+                await ctx.progress(2)
+                return "done"
+            finally:
+                signals.cleaned.set()
+
+        return server
+
+    async with one_site(make_guarded, parted) as a, one_site(steps.make, shared) as b:
+        session = await a.open_session()
+        async with calling(a, session, "hold") as events:
+            await events.next()
+            last = events.ids[-1]
+            parted.is_cut_off = True
+            async with getting(b, session, last) as resumed:
+                (reply,) = await resumed.rest()
+                assert "was lost" in reply["error"]["message"]
+            signals.go.set()
+            await trio.sleep(0.2)
+            parted.is_cut_off = False
+            with trio.fail_after(5):
+                await signals.cleaned.wait()
+            # The one outcome is the error.
+            assert await events.rest() == []
+        async with getting(a, session, last) as resumed:
+            (reply,) = await resumed.rest()
+            assert "was lost" in reply["error"]["message"]
+        # The process goes on under another name.
+        async with calling(a, session, "hold", id=8) as events:
+            assert (await events.rest())[-1]["result"]["content"][0]["text"] == "done"
+
+
+async def test_a_stream_is_resumed_at_another_process_only_with_its_scopes() -> None:
+    steps = Steps()
+
+    async def verify(token: str) -> Principal:
+        name, _, scope = token.partition("+")
+        return Principal(name, frozenset({scope} if scope else ()))
+
+    def make_guarded() -> Server:
+        server = steps.make()
+        server.access = Access(verify)
+        return server
+
+    async with two_sites(make_guarded) as (a, b):
+        wide = {"Authorization": "Bearer me+admin"}
+        session = await a.open_session(headers=wide)
+        session.update(wide)
+        steps.go.release()
+        async with calling(a, session, "advance", {"count": 9}) as events:
+            await events.next()
+        resuming = {**session, "Last-Event-ID": events.ids[-1]}
+        resuming["Authorization"] = "Bearer me"
+        assert (await b.send("GET", "/mcp", resuming)).status == 403
+        async with getting(b, session, events.ids[0]) as resumed:
+            assert (await resumed.next())["params"]["progress"] == 1
+
+
+async def test_a_cancelled_request_has_no_stream_to_resume_anywhere() -> None:
+    steps = Steps()
+    async with two_sites(steps.make) as (a, b):
+        session = await a.open_session()
+        steps.go.release()
+        async with calling(a, session, "advance", {"count": 9}) as events:
+            await events.next()
+            last = events.ids[-1]
+            async with getting(b, session, last) as resumed:
+                note = {
+                    "jsonrpc": "2.0",
+                    "method": "notifications/cancelled",
+                    "params": {"requestId": 7},
+                }
+                assert (await b.post(note, session)).status == 202
+                assert await events.rest() == []
+                assert await resumed.rest() == []
+        refused = await b.send("GET", "/mcp", {**session, "Last-Event-ID": last})
+        assert refused.status == 400
