@@ -36,6 +36,7 @@ SETTLED = 1.0
 UNUSABLE = 2
 
 SECRET = "MCP_TRIO_SECRET"
+STDIN = 0
 
 
 class WorkersFailed(Exception):
@@ -258,10 +259,14 @@ class Supervisor:
 
         The second signal gives requests no more time, and the third kills. A SIGTERM
         that is repeated counts as one, as in a single process.
+
+        SIGHUP also says that the terminal was closed. Then it ends the workers.
         """
+        was_at_terminal = os.isatty(STDIN)
         received: list[int] = []
         async for number in signals:
-            if number not in (signal.SIGINT, signal.SIGTERM):
+            is_hangup = number not in (signal.SIGINT, signal.SIGTERM)
+            if is_hangup and not (was_at_terminal and not os.isatty(STDIN)):
                 self._to_replace.set()
                 continue
             if number == signal.SIGTERM and number in received:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import ENVIRONMENT, command
+from tests.support.deployment import make_certificate
 from tests.support.processes import free_port, until
 from tests.support.worker_group import WorkerGroup, worker_group
 from tests.support.wrk import tool_call, under_load
@@ -153,6 +155,36 @@ def status_of_get(group: WorkerGroup, path: str, token: str) -> int:
         connection.close()
 
 
+def test_hypercorn_is_served_and_replaced_too(spec: Path) -> None:
+    options = ("--workers", "2", "--http-engine", "hypercorn")
+    with worker_group(spec, *options) as group:
+        before = {int(group.call("pid")) for _ in range(5)}
+        group.send_signal(signal.SIGHUP)
+        group.wait_for_line("all workers are replaced")
+        after = {int(group.call("pid")) for _ in range(5)}
+        assert before.isdisjoint(after)
+        assert group.metric("mcp_workers") == 2
+        group.send_signal(signal.SIGTERM)
+        assert group.wait() == 0
+
+
+def test_tls_is_served_with_the_certificate_of_that_moment(
+    spec: Path, tmp_path: Path
+) -> None:
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    make_certificate(certificate, key)
+    options = ("--tls-cert", str(certificate), "--tls-key", str(key))
+    with worker_group(spec, "--workers", "2", *options) as group:
+        assert group.greeting.startswith("Serving 'shared' on https://")
+        address = ("127.0.0.1", group.port)
+        served = certificate.read_text()
+        assert ssl.get_server_certificate(address).split() == served.split()
+        make_certificate(certificate, key)
+        group.send_signal(signal.SIGHUP)
+        group.wait_for_line("all workers are replaced")
+        assert ssl.get_server_certificate(address).split() != served.split()
+
+
 # Rates
 
 
@@ -253,6 +285,17 @@ def test_ctrl_c_after_another_signal_ends_requests_at_once(
         group.send_signal(signal.SIGINT)
         assert group.wait() == 0
         assert time.monotonic() - asked < 3
+
+
+def test_closing_the_terminal_ends_the_workers(spec: Path) -> None:
+    ours, theirs = os.openpty()
+    with worker_group(spec, "--workers", "2", stdin=theirs) as group:
+        os.close(theirs)
+        group.send_signal(signal.SIGHUP)
+        group.wait_for_line("all workers are replaced")
+        os.close(ours)
+        group.send_signal(signal.SIGHUP)
+        assert group.wait() == 0
 
 
 def test_workers_end_when_the_parent_is_killed(

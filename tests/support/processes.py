@@ -36,11 +36,13 @@ def free_port() -> int:
 class ServerProcess:
     """One process, started with the command line."""
 
-    def __init__(self, *arguments: str, port: int = 0) -> None:
+    def __init__(
+        self, *arguments: str, port: int = 0, stdin: int | None = None
+    ) -> None:
         self.port = port
         command = [sys.executable, "-m", "mcp_trio", *arguments]
         self._process = subprocess.Popen(
-            command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+            command, stdin=stdin, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
         )
         assert self._process.stderr is not None
         self.stderr = self._process.stderr

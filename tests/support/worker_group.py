@@ -18,8 +18,8 @@ from tests.support.processes import ServerProcess, free_port
 class WorkerGroup(ServerProcess):
     """The parent of some workers, and what it writes to standard error."""
 
-    def __init__(self, *arguments: str, port: int) -> None:
-        super().__init__(*arguments, port=port)
+    def __init__(self, *arguments: str, port: int, stdin: int | None = None) -> None:
+        super().__init__(*arguments, port=port, stdin=stdin)
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         # Nothing may have to wait until somebody reads the log.
         self._reader = threading.Thread(target=self._read_lines, daemon=True)
@@ -110,11 +110,15 @@ def _is_worker(process: int, parent: int) -> bool:
 
 
 @contextmanager
-def worker_group(spec: Path, *options: str) -> Iterator[WorkerGroup]:
+def worker_group(
+    spec: Path, *options: str, stdin: int | None = None
+) -> Iterator[WorkerGroup]:
     """Run a server with workers, which are gone when this is left."""
     port = free_port()
     place = f"127.0.0.1:{port}"
-    group = WorkerGroup("run", str(spec), "--http", place, *options, port=port)
+    group = WorkerGroup(
+        "run", str(spec), "--http", place, *options, port=port, stdin=stdin
+    )
     try:
         yield group
     finally:
