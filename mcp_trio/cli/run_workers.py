@@ -54,7 +54,6 @@ async def _bind(options: argparse.Namespace) -> dict[str, list[socket]]:
 
 
 def _announce(workers: int, ready: Ready) -> None:
+    count = "1 worker" if workers == 1 else f"{workers} workers"
     for url in ready.urls:
-        print(
-            f"Serving {ready.server!r} on {url} with {workers} workers", file=sys.stderr
-        )
+        print(f"Serving {ready.server!r} on {url} with {count}", file=sys.stderr)

@@ -71,9 +71,10 @@ class Member:
             await self._channel.send(ready)
 
     async def leave(self) -> None:
-        """Leave the last metrics to the parent."""
+        """Leave the last metrics to the parent, and hear no more from it."""
         if self._channel is not None:
             await self._channel.send(MetricsPage(self._own_page()))
+            await self._channel.aclose()
 
     async def _receive(self, channel: WorkerChannel) -> None:
         """Do what the parent says until it is gone."""

@@ -33,6 +33,17 @@ def free_port() -> int:
         return port
 
 
+def http_get(port: int, path: str) -> tuple[int, str]:
+    """Return the status and the body of a GET."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
 class ServerProcess:
     """One process, started with the command line."""
 
@@ -67,13 +78,7 @@ class ServerProcess:
 
     def get(self, path: str) -> tuple[int, str]:
         """Return the status and the body of a GET."""
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
-        try:
-            connection.request("GET", path)
-            response = connection.getresponse()
-            return response.status, response.read().decode()
-        finally:
-            connection.close()
+        return http_get(self.port, path)
 
     def post(
         self, method: str, params: dict[str, Any]
