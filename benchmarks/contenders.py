@@ -386,6 +386,7 @@ CONTENDERS = (
             "block uses a thread of asyncio: its tools are always async functions",
             "an integer and a list are fields of a model: other results are text without an output schema",
             "no tool is added while it serves, so grow is missing",
+            "on stdio, a line of more than 64 KiB ends it, so echo is not measured with 1 MB",
             "route takes a model, because a tool cannot have a JSON Schema of its own",
         ),
     ),

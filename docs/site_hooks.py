@@ -8,7 +8,7 @@ from typing import Any
 
 PROJECT = Path(__file__).resolve().parent.parent
 # Pages that name everything would come first in every search.
-BOOST = {"coming-from.md": 0.2, "migrating.md": 0.2, "index.md": 0.5}
+BOOST = {"migrating.md": 0.2, "index.md": 0.5, "openapi.md": 0.2, "tier.md": 0.2}
 REFERENCE_BOOST = 0.5
 LINK = re.compile(r"(!?)(\[[^]]*\]\()(\.\./[^)\s]+)(\))")
 

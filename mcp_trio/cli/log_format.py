@@ -25,7 +25,7 @@ FIELDS = (
     "arguments",
 )
 # Control characters and line ends that JSON does not escape.
-_UNESCAPED = re.compile(r"[\x7f-\x9f\u2028\u2029]")
+_UNESCAPED = r"[\x7f-\x9f\u2028\u2029]"
 # The most characters of a traceback, which may quote what a client has sent.
 MOST_TRACEBACK = 20_000
 
@@ -99,7 +99,7 @@ class JsonFormatter(_Formatter):
         if record.exc_info:
             fields["traceback"] = self.formatException(record.exc_info)
         text = encode(fields).decode()
-        return _UNESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+        return re.sub(_UNESCAPED, lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 FORMATTERS: dict[str, type[TextFormatter | JsonFormatter]] = {

@@ -270,7 +270,7 @@ class Session(Struct, eq=False):
                 return
             identifier = added.extension
             capabilities = self.capabilities if revision.opens else meta.capabilities
-            if identifier in extensions.declared(capabilities):
+            if extensions.declares(capabilities, identifier):
                 return
             if not revision.opens:
                 raise MissingClientCapability({"extensions": {identifier: {}}})

@@ -27,14 +27,19 @@ from weakref import WeakMethod
 import trio
 
 from .accounts import Account
+from .allocator import return_large_blocks
 
 log = logging.getLogger("mcp_trio")
 
 # When the budget is exceeded, room is made for this part of it, so that the next charge
 # does not have to look for room again.
 ROOM = 1 / 16
+# When the system has no more memory, this part of what is held is given up.
+RELIEF = 1 / 4
 # Seconds between two log lines about the budget.
 LOG_INTERVAL = 10.0
+# If more bytes than this are held, the allocator is told to give large blocks back.
+MUCH = 2**20
 # A meter charges in steps of so many bytes.
 STEP = 4 * 1024
 
@@ -175,6 +180,7 @@ class Ledger:
         self._entries: dict[Account, _Entry] = {}
         self._rankings: dict[str, _Ranking] = {}
         self._is_making_room = False
+        self._has_prepared = False
         self._log_at = -inf
 
     def hold(
@@ -241,6 +247,9 @@ class Ledger:
         entry.total += change
         self.held += change
         self.by_kind[kind] += change
+        if self.held > MUCH and not self._has_prepared:
+            self._has_prepared = True
+            return_large_blocks()
 
     def count(self, entry: _Entry, kind: str, change: int) -> None:
         """Count a new holding (1), or one that is gone (-1)."""
@@ -253,19 +262,37 @@ class Ledger:
 
     def keep_budget(self) -> None:
         """Have the largest accounts give holdings up, if the budget is exceeded."""
-        if self.held <= self.budget or self._is_making_room:
-            # What is given up may charge something itself, such as an error reply.
-            return
-        self._is_making_room = True
-        try:
-            self._make_room(self.budget - int(self.budget * ROOM))
-        finally:
-            self._is_making_room = False
+        if self.held > self.budget:
+            target = self.budget - int(self.budget * ROOM)
+            self._make_room(target, f"more is held than {self.budget:,} bytes")
+
+    def relieve(self) -> bool:
+        """Make room because the system gives this process no more memory.
+
+        Returns whether anything was given up. Some of it is free only later, when the
+        tasks that hold it have ended.
+        """
+        target = self.held - int(self.held * RELIEF)
+        return self._make_room(target, "the system has no more memory")
 
     # Making room
 
-    def _make_room(self, target: int) -> None:
+    def _make_room(self, target: int, reason: str) -> bool:
+        """Have the largest accounts give holdings up. Returns whether they gave any."""
+        if self._is_making_room:
+            # What is given up may charge something itself, such as an error reply.
+            return False
+        self._is_making_room = True
         before = self.given_up
+        try:
+            self._make_room_down_to(target)
+        finally:
+            self._is_making_room = False
+        count = self.given_up - before
+        self._log(reason, count)
+        return count > 0
+
+    def _make_room_down_to(self, target: int) -> None:
         unable: set[Account] = set()
         while self.held > target:
             entry = self._largest_except(unable)
@@ -273,7 +300,6 @@ class Ledger:
                 break
             if not self._take_from(entry, target):
                 unable.add(entry.account)
-        self._log(self.given_up - before)
 
     def _largest_except(self, unable: set[Account]) -> _Entry | None:
         entries = [
@@ -308,15 +334,14 @@ class Ledger:
         self.given_up += 1
         return True
 
-    def _log(self, count: int) -> None:
+    def _log(self, reason: str, count: int) -> None:
         now = trio.current_time() if trio.lowlevel.in_trio_run() else inf
         if now < self._log_at:
             return
         self._log_at = now + LOG_INTERVAL
         log.warning(
-            "the memory budget of %d bytes is exceeded; the clients that hold most "
-            "have given up %d things",
-            self.budget,
+            "%s; the clients that hold most have given up %d things",
+            reason,
             count,
             extra={"event": "memory", "held": self.held, "given_up": count},
         )

@@ -150,6 +150,9 @@ class ConversationSource:
                 rest = self._take(event)
             if rest is not None:
                 break
+            if self._call_tasks.is_full:
+                self._owes_others_a_turn = True
+                break
             late = perf_counter() - turn_ends
             if late > 0:
                 self._log_if_slow(event, late)

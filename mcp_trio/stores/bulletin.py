@@ -71,7 +71,7 @@ class Bulletin:
                         await self._catch_up(receive, missed)
 
     async def _begin(self) -> None:
-        """Begin with what is posted from now on."""
+        """Begin with the entries that are posted from now on."""
         self._position = _last(await self._read(0))
 
     async def _catch_up(

@@ -1,18 +1,18 @@
-"""The processes of one server that share a store: who they are, and what they say.
+"""The processes of one server that share a store, and their messages.
 
-Each process has an id, which is part of the names of what it does for clients: streams
-and questions. While it lives, it holds a lease of its id, and renews it. These are the
-keys and channels, each with the name of the server in front of the last part:
+Each process has an id. The names of its streams and questions contain this id. While
+the process lives, it holds a lease of its id and renews it. These are the keys in the
+store. Each also contains the name of the server.
 
     lease process:ID     held by the process; writes to its streams name this lease
-    record process:ID    exists while the process does; to know whom one can write to
-    record lost:ID       the process was lost: nothing that it still does has an effect
+    record process:ID    exists while the process does, and can be sent messages
+    record lost:ID       the process was lost, and cannot write any more
     bulletin news        messages to all processes
     bulletin inbox:ID    messages to one process
 
-A process that was stopped or cut off for longer than its lease may find that another
-one has taken the lease over, and has declared it lost. It then cancels what it was
-doing for clients, and goes on under a new id.
+A process is lost if its lease has ended and another process has taken the lease over.
+If it still runs, because it was only stopped or cut off for a while, it cancels the
+requests whose clients may have been told so, and goes on under a new id.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ LEASE = 10.0
 RENEW = 3.0
 # Seconds between two attempts while the store is away.
 RETRY = 0.5
-# Seconds for which the record of a process outlives its last renewal.
+# Seconds until the record of a process expires, unless it is renewed.
 RECORD = 3 * LEASE
-# Seconds for which an answer to "does this process live?" is used again.
+# Seconds until this process looks again whether another one lives.
 FRESH = 1.0
-# Seconds for which it is known that a process was lost.
+# Seconds until it is forgotten that a process was lost.
 REMEMBERED = 24 * 3600.0
 # The bulletins are kept for a year, and for an hour, after the latest message.
 NEWS_TTL = 365 * 24 * 3600.0
@@ -64,7 +64,7 @@ class Identity(Struct, eq=False):
 
 
 class PeerObserver(Protocol):
-    """What is called with messages, in the order in which they arrive."""
+    """Receives messages, in the order of their arrival."""
 
     def heard(self, message: AnyMessage) -> None:
         """Act on a message."""
@@ -138,7 +138,7 @@ class Peers:
     async def _be(
         self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Hold a lease, of one id after the other, and receive what is sent to it."""
+        """Hold a lease of one id after the other, and receive messages to it."""
         while True:
             identity = self.identity
             name = self.key("inbox", identity.id)
@@ -242,12 +242,12 @@ class Peers:
     # Changes of lists and resources
 
     def relay_changes_for(self, subscriptions: Subscriptions) -> None:
-        """Let the clients of this process hear of the changes at all processes."""
+        """Announce the changes at all processes to the clients of this one."""
         self._subscriptions = subscriptions
         subscriptions.relay = self
 
     def announce(self, topics: list[Topic]) -> None:
-        """Tell all processes what has changed here."""
+        """Tell all processes of changes at this one."""
         self.post_soon(Changed(topics, self.identity.id))
 
     # Other processes
@@ -272,7 +272,7 @@ class Peers:
         look = self._lost.get(process)
         if look is not None and (look.found or now < look.at + FRESH):
             return look.found
-        # Others that ask meanwhile need not look too.
+        # Others that ask during the wait need not look too.
         _remember(self._lost, process, _Look(now, found=False))
         found = await self._look_for(process)
         _remember(self._lost, process, _Look(trio.current_time(), found))
@@ -302,7 +302,7 @@ MOST_LOOKS = 1000
 
 
 def _remember(looks: dict[str, _Look], process: str, look: _Look) -> None:
-    """Note what was found, and forget what was found first if it is too much."""
+    """Keep a look, and forget the oldest one if there are too many."""
     looks.pop(process, None)
     if len(looks) >= MOST_LOOKS:
         del looks[next(iter(looks))]

@@ -6,7 +6,7 @@ import socket
 import trio
 
 # A name, an IPv4 address, or an IPv6 address with brackets or without.
-_HOST = re.compile(r"\[[^\[\]\s]*\]|[^\[\]\s/@]*")
+_HOST = r"\[[^\[\]\s]*\]|[^\[\]\s/@]*"
 
 
 def parse_address(text: str | int) -> tuple[str, int]:
@@ -16,7 +16,7 @@ def parse_address(text: str | int) -> tuple[str, int]:
     """
     host, _, port = str(text).rpartition(":")
     is_port = port.isascii() and port.isdigit() and len(port) < 6
-    if not is_port or not _HOST.fullmatch(host):
+    if not is_port or not re.fullmatch(_HOST, host):
         raise ValueError(
             f"expected [HOST:]PORT such as 8000 or 127.0.0.1:8000, got {text!r}"
         )

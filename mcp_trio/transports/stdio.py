@@ -22,6 +22,8 @@ _CHUNK = 256 * 1024
 _READS_AT_ONCE = 8
 # Seconds between two looks at whether anybody still reads, after the end of the input.
 _GLANCE = 0.05
+# Seconds until another attempt to read, if there was no memory for it.
+_PAUSE = 0.05
 # The loop cannot wait for pipes there.
 _WITH_THREADS = sys.platform == "win32"
 
@@ -232,6 +234,10 @@ class StdioWire(SendQueue):
         while not self.input_over.is_set():
             try:
                 chunk = await self._source.read(answered=self._answered)
+            except MemoryError:
+                # Requests end, and clients of other transports give up what they hold.
+                await trio.sleep(_PAUSE)
+                continue
             except (OSError, trio.ClosedResourceError):
                 # Reset, hung up, or stopped from this side.
                 chunk = b""

@@ -264,7 +264,10 @@ def interpreter_with(library: str) -> str:
     [("fastmcp", "fastmcp.FastMCP"), ("mcp", "mcp.server.mcpserver.MCPServer")],
 )
 def test_the_words_of_another_library_are_its_own(library: str, server: str) -> None:
-    page = (PROJECT / "docs" / "coming-from.md").read_text(encoding="utf-8")
+    page = (PROJECT / "docs" / "migrating.md").read_text(encoding="utf-8")
+    if library == "mcp":
+        # Only the last table has a column for the official SDK.
+        page = page.partition("## API equivalents")[2]
     rows = [
         row.split("|")
         for row in re.findall(r"^\| `mcp.*$|^\| `ctx.*$", page, re.MULTILINE)

@@ -34,7 +34,7 @@ from ...stores.base import (
 from ...stores.patience import until_available
 from .ledger import TaskLedger
 from .manual import ManualCall
-from .record import StoredPrincipal, TaskRecord
+from .record import ShownTask, StoredPrincipal, TaskRecord
 from .records import TaskRecords, new_id
 from .running import RunningTask
 from .slots import Slot, Slots
@@ -209,10 +209,10 @@ class Executor:
                 task.is_given_back = True
                 task.scope.cancel()
 
-    def note_seen(self, record: TaskRecord) -> None:
+    def note_seen(self, task: ShownTask) -> None:
         """Take note that a client has seen a task."""
-        if record.is_over and record.id in self._unseen:
-            self._unseen.discard(record.id)
+        if task.is_over and task.id in self._unseen:
+            self._unseen.discard(task.id)
             self._settled.unpark_all()
 
     async def _watch(self, changes: Subscription) -> None:
@@ -333,9 +333,9 @@ class Executor:
         self._unfinished.add(record.id)
         return record
 
-    def expect_poll(self, record: TaskRecord, seconds: float) -> None:
+    def expect_poll(self, id: str, seconds: float) -> None:
         """Let a task be polled after so many seconds without counting for the rate."""
-        self._server.limiter.expect_poll(record.id, seconds)
+        self._server.limiter.expect_poll(id, seconds)
 
     async def call_manually(
         self, request: Request, tool: ServerTool, proceed: Proceed

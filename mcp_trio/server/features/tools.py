@@ -17,7 +17,7 @@ from ..schema.signature import AnyFunction, Returned
 from ..truncate import too_large
 from .feature import Feature, listed_description, listed_name
 
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_NAME = r"[A-Za-z0-9_.-]{1,128}"
 
 
 class ServerTool(Feature):
@@ -147,7 +147,7 @@ class ServerTool(Feature):
 
 def check_tool_name(name: str) -> None:
     """Raise ValueError unless a tool may have this name."""
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(_NAME, name):
         raise ValueError(
             "server.tool(name): expected 1 to 128 of the characters "
             f"A-Z a-z 0-9 _ - ., got {name!r}"

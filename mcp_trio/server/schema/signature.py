@@ -18,6 +18,7 @@ from msgspec.structs import asdict
 
 from ...protocol import jsonrpc
 from ...protocol.errors import InvalidArguments, InvalidParams
+from ...protocol.memory import DECODED, LARGE, require_memory
 from .annotation_parts import is_pydantic, is_pydantic_field
 from .annotations import located, member_types
 from .decode import DECODE_ERRORS, with_whole_numbers
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 AnyFunction = Callable[..., Any]
 
 _ABSENT = inspect.Parameter.empty
+# Types without problems.
+_SIMPLE_TYPES = (str, int, float, bool)
 
 # The errors that are explained in other words, as `jsonrpc.explain` and jsonschema
 # write them. `re` compiles and caches the patterns when they are first needed.
@@ -111,6 +114,8 @@ class Parameters:
         Raises InvalidArguments if the object does not fit the schema, and InvalidParams
         if it is not an object.
         """
+        if len(raw) >= LARGE:
+            require_memory(DECODED * len(raw))
         try:
             if self._is_plain:
                 return asdict(self._decode(raw))
@@ -215,8 +220,10 @@ class Parameters:
                 self._add_pydantic(parameter, annotation)
                 return
             annotation = described(annotation)
-            # Here the parameter is known, so a problem with its type is reported well.
-            schema_of(annotation)
+            if annotation not in _SIMPLE_TYPES:
+                # Here the parameter is known, so a problem with its type is reported
+                # well.
+                schema_of(annotation)
             if parameter.kind is parameter.VAR_KEYWORD:
                 self._extra = annotation
                 return

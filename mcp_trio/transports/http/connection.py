@@ -130,6 +130,9 @@ class Connection:
             self._make_body_meter,
         )
         self._out: list[bytes] = []  # to be written
+        # What the client did not read at once. No task has it in a variable, so that it
+        # is freed as soon as the connection is closed.
+        self._unread = b""
         self._backlog = bytearray()  # read while a request ran
         self._backlog_meter: Meter | None = None
         self._backlog_is_lost = False
@@ -201,6 +204,7 @@ class Connection:
             self._host.connections.discard(self)
             self._parser.close()
             self._out.clear()
+            self._unread = b""
             self._clear_backlog()
             self._holding.release()
 
@@ -312,6 +316,9 @@ class Connection:
                 await waiting[0].rest(scope)
         except LOST as problem:
             log.debug("a connection was lost: %r", problem)
+        except MemoryError:
+            log.debug("a connection ends: there is no memory for it")
+            self._host.service.server.ledger.relieve()
         except Exception:
             log.exception("a connection failed")
         finally:
@@ -595,6 +602,11 @@ class Connection:
             return None
         except OSError:
             return b""
+        except MemoryError:
+            # Others give up what they hold, and this is tried again.
+            if not self._host.service.server.ledger.relieve():
+                raise
+            return None
 
     async def _receive(self) -> bytes:
         """Wait for bytes. Returns nothing at the end, or if the wait was ended."""
@@ -640,7 +652,7 @@ class Connection:
             return False
         try:
             self._write_at_once()
-        except OSError:
+        except (OSError, MemoryError):
             self.close()
             return True
         if self._out:
@@ -654,17 +666,20 @@ class Connection:
             self._write_at_once()
         if not self._out:
             return
-        block = b"".join(self._out)
+        self._unread = b"".join(self._out)
+        size = len(self._unread)
         self._out.clear()
         is_response = self.state in (RESPONDING, LISTENING)
         afterwards = self.state if is_response else ANSWERING
         self._enter(WRITING)
-        holding = self._hold_unread(len(block))
+        holding = self._hold_unread(size)
         try:
-            for begin in range(0, len(block), PIECE):
+            for begin in range(0, size, PIECE):
                 self.deadline = self._host.now + WRITE_TIME
-                await (self._tls or self._tcp).send_all(block[begin : begin + PIECE])
+                piece = self._unread[begin : begin + PIECE]
+                await (self._tls or self._tcp).send_all(piece)
         finally:
+            self._unread = b""
             if holding is not None:
                 holding.release()
         self._enter(afterwards)

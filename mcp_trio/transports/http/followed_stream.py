@@ -68,7 +68,7 @@ class FollowedFeed(Feed, kw_only=True):
                 await self.session.wait_for_growth(growth, POLL_INTERVAL)
 
     async def _read(self) -> bool:
-        """Send what is new in the log. Returns whether the stream has ended."""
+        """Send the new entries of the log. Returns whether the stream has ended."""
         id = self.session.id.decode()
         after = self.stream.next_number - 1
         entries = await self.logs.read(id, self.name, after)

@@ -19,6 +19,7 @@ from hypercorn.typing import Framework
 from ...server.app import Server
 from ..address import bind
 from .asgi import Application
+from .keep_alive import watch_clients
 from .service import LAST_WORDS
 from .settings import DEFAULT_SETTINGS, HttpSettings
 
@@ -74,6 +75,7 @@ async def serve_hypercorn(
 def limit_unread_time(listeners: Sequence[socket.socket]) -> Sequence[socket.socket]:
     """Prepare bound sockets for `serve_app`."""
     for listener in listeners:
+        watch_clients(listener)
         # Accepted sockets inherit it. Only Linux has this option.
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             option = socket.TCP_USER_TIMEOUT

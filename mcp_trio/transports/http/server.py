@@ -18,6 +18,7 @@ from ...server.limiter import network
 from ...server.runner import Runner
 from ..address import bind
 from .connection import Connection, Host, Upgrade
+from .keep_alive import watch_clients
 from .messages import Head, Reply, refusal
 from .reader import Reader
 from .rules import METADATA
@@ -94,6 +95,10 @@ async def accept(
                 accepted, peer = spare.accept(listener)
             except BlockingIOError:
                 continue  # another process that listens on it was faster
+            except MemoryError:
+                host.service.server.ledger.relieve()
+                await trio.sleep(ROOM_WITHIN)
+                continue
             except OSError as problem:
                 # The client is gone already, or the system has no room.
                 log.debug("a connection could not be accepted: %s", problem)
@@ -243,6 +248,8 @@ async def serve_http(
     """
     context = _load_certificate(settings)
     listeners = listeners or await bind(host, port)
+    for listener in listeners:
+        watch_clients(listener)
     kind = UpgradesOnly if upgrades_only else Service
     with (
         closing(kind(server, settings)) as service,

@@ -12,8 +12,8 @@ from ...protocol.params import NO_CAPABILITIES, ClientCapabilities, ClientInfo
 class SessionRecord(Struct, omit_defaults=True):
     """What all processes know of a session.
 
-    `home` is the process that sends the session's announcements. `sent` is the position
-    in their log up to which they were sent to the client.
+    `home` is the process that sends the session's announcements. Those up to the
+    position `sent` in their log were sent to the client.
     """
 
     revision: str

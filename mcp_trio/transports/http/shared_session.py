@@ -119,7 +119,7 @@ class SharedHttpSession(HttpSession):
             await self._keeper.store(self)
 
     def changes(self, uris: list[str], *, is_initialized: bool) -> SessionChanges:
-        """Return what was set here and is not in the record yet.
+        """Return the settings that are not in the record yet.
 
         `uris` are the resources that are subscribed to here.
         """
@@ -217,7 +217,7 @@ class SharedHttpSession(HttpSession):
                 stream.forget()
 
     def abandon_streams(self, identity: Identity) -> None:
-        """Cancel what was done under an identity that was lost."""
+        """Cancel the requests whose streams belong to an identity that was lost."""
         for stream in list(self._streams.values()):
             if isinstance(stream, StoredStream) and stream.identity is identity:
                 if stream.closed and not stream.is_lost:

@@ -1,19 +1,25 @@
-"""The sessions that this process serves, of all that are in the server's store.
+"""Sessions in the server's store, which every process can serve.
 
-These are the keys, each with the name of the server in front:
+These are the keys in the store. Each also contains the name of the server.
 
-    record session:ID          what all processes know of a session
+    record session:ID          the session
     log stream:ID:a            its announcements: messages that belong to no request
-    record, log stream:ID:NAME the stream of a POST's requests; the name begins with the
-                               id of the process in which they run
+    record stream:ID:NAME      the stream of a POST, with the ids of its requests
+    log stream:ID:NAME         the events of that stream
 
-Any process serves a session: it reads the record when it first needs it, and keeps it.
-Whoever changes or ends the session tells the others. What a request needs is in the
-memory of its process, so most requests do not use the store at all.
+A process reads the record of a session when it first needs it, and keeps the session in
+memory. A process that changes or ends a session tells the others. So most requests do
+not use the store.
 
-One process is the *home* of a session: at first the one that has opened it, then the
-one that serves its latest GET. The home sends the announcements. It also counts the
-session, and ends it if its client has too many. Other processes only keep a copy.
+One process is the *home* of a session. At first this is the process that has opened the
+session, and later the one that serves its latest GET. The home sends the announcements.
+It also counts the session, and ends it if the client has too many. The other processes
+have a copy, which they can drop at any time.
+
+The requests of a POST belong to the process that has received it. The id of this
+process is part of the stream's name. Another process that the client asks for the rest
+of the stream reads the log. If the owner is lost, it adds an error reply for the
+requests: see `followed_stream`.
 """
 
 from __future__ import annotations
@@ -71,8 +77,8 @@ from .stream_logs import StreamLogs
 
 # The longest id that can be one of ours.
 MAX_ID = 64
-# The parts of the idle timeout after which a session in use is renewed in the store,
-# and for which the store keeps it after that.
+# Parts of the idle timeout. A session in use is renewed in the store after the first.
+# The store then keeps it for the second.
 TOUCH_AFTER = 0.05
 KEEP_FOR = 1.25
 
@@ -103,7 +109,7 @@ class SharedSessions(Sessions):
         return None if session is None else self.as_shared(session)
 
     def as_shared(self, session: HttpSession) -> SharedHttpSession:
-        """Return a session of this process as what it is."""
+        """Return a session with its exact type."""
         assert isinstance(session, SharedHttpSession)
         return session
 
@@ -123,9 +129,9 @@ class SharedSessions(Sessions):
         return session
 
     async def load(self, id: bytes, peer: str) -> None:
-        """Read a session from the store, if there is one. Raises StoreUnavailable.
+        """Read a session from the store, and serve it here if it exists.
 
-        Raises Refused if there is no room for it here.
+        Raises StoreUnavailable, and Refused if this process has too many sessions.
         """
         record = await self._read(id)
         session = self._here(id)
@@ -167,7 +173,7 @@ class SharedSessions(Sessions):
         self._take_over(session, record)
 
     def _take_over(self, session: SharedHttpSession, record: SessionRecord) -> None:
-        """Let a session be as it is in the store."""
+        """Update a session from its record."""
         session.record = record
         session.is_stale = False
         session.session.log_level = record.log_level
@@ -278,11 +284,12 @@ class SharedSessions(Sessions):
         self._drop(session)
 
     def _drop(self, session: HttpSession) -> None:
-        """Serve a session no more at this process."""
-        super().end(session)
+        """Stop serving a session at this process."""
+        if self.get(session.id) is session:
+            super().end(session)
 
     def close(self) -> None:
-        """Stop to serve sessions here. They go on at other processes."""
+        """Stop serving sessions here. They go on at other processes."""
         self.is_stopping = True
         for session in list(self.values()):
             self._drop(session)
@@ -504,7 +511,7 @@ class SharedSessions(Sessions):
                 self._reload_soon(shared)
 
     def lost_identity(self, identity: Identity) -> None:
-        """Cancel what was done under an identity that was taken over."""
+        """Cancel requests that other processes have answered or will answer."""
         for session in list(self.values()):
             shared = self.as_shared(session)
             shared.abandon_streams(identity)

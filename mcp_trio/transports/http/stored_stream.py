@@ -81,7 +81,7 @@ class StoredStream(EventStream):
         return super().give_up()
 
     def forget(self) -> None:
-        """End the stream, and let nobody resume it. It has no reply."""
+        """End the stream without a reply. It cannot be resumed."""
         self._end_here()
         if not self.identity.lost.is_set():
             self._logs.delete_soon(self._session, self.full_name)
@@ -147,7 +147,7 @@ class StoredStream(EventStream):
             lease=self.identity.lease,
         )
         await until_available(append)
-        if self.closed:  # it was forgotten meanwhile
+        if self.closed:  # it was forgotten during the wait
             return
         self._pending_size -= sum(map(len, messages))
         for message in messages:
@@ -197,8 +197,8 @@ class Announcements(EventStream):
     """A session's announcements, at any process.
 
     Every process may add to their log. The session's home sends them, in the order of
-    the log. An entry says whether a client was reading when it was stored, so that
-    another process that becomes the home knows what was sent.
+    the log. An entry says whether a client was reading when it was stored. So another
+    process that becomes the home knows which entries were sent.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ class Announcements(EventStream):
             self._is_storing = False
 
     async def _stored(self, messages: list[bytes], last: int) -> None:
-        """Send what was stored, or let the session's home send it."""
+        """Send the stored messages, or let the session's home send them."""
         if not self._home.is_home:
             grew = StreamGrew(self._session, ANNOUNCEMENTS)
             self._logs.peers.send_soon(self._home.home, grew)
@@ -255,7 +255,7 @@ class Announcements(EventStream):
             await self._read()
 
     async def _read(self, own_since: int | None = None) -> None:
-        """Send what is in the log and was not sent.
+        """Send the entries of the log that were not sent.
 
         `own_since` is the position of the first entry that is this process's own.
         """
@@ -272,9 +272,9 @@ class Announcements(EventStream):
                 super().send(entry.data[1:])
 
     def begin_with(self, entries: list[Entry], sent: int) -> None:
-        """Begin with the entries of the log, of which some were sent.
+        """Begin with the entries of the log.
 
-        `sent` is the position up to which they were.
+        Those up to the position `sent` were sent before.
         """
         for entry in entries:
             if entry.position < self.next_number:

@@ -10,8 +10,8 @@ from ...stores.peers import Peers
 from .event_stream import HISTORY_BYTES, HISTORY_EVENTS
 from .session_record import StreamRecord, decode_stream, encode_record
 
-# Seconds for which the events of a stream are kept after the latest one. A request that
-# sends nothing for longer cannot be resumed.
+# The events of a stream are kept for so many seconds after the latest one. A request
+# that sends nothing for longer cannot be resumed.
 WHILE_OPEN = 24 * 3600.0
 
 
@@ -32,7 +32,7 @@ class StreamLogs:
     async def create(
         self, session: str, stream: str, record: StreamRecord, lease: Lease | None
     ) -> None:
-        """Let others know of a stream. Raises LeaseLost."""
+        """Make a stream known to other processes. Raises LeaseLost."""
         await self._store.write(
             self._key(session, stream),
             encode_record(record),
@@ -41,7 +41,7 @@ class StreamLogs:
         )
 
     async def find(self, session: str, stream: str) -> StreamRecord | None:
-        """Return what is known of a stream."""
+        """Return the record of a stream, if it exists."""
         found = await self._store.read(self._key(session, stream))
         return None if found is None else decode_stream(found.value)
 
