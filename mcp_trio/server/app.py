@@ -50,7 +50,8 @@ if TYPE_CHECKING:
     from .features.tools import ServerTool
     from .include import Inclusion
     from .middleware import Middleware
-    from .shared_state import SharedState
+    from .shared_limiter import SharedLimiter
+    from .shared_state import ProcessGroup, SharedState
 
 # How clients that do not know tasks are treated by a tool.
 TaskSupport = Literal["optional", "required"]
@@ -102,6 +103,10 @@ class Server(Generic[StateT]):
     task_slots: int | None = None
     # The store that the server's processes share, if there is one.
     shared_state: SharedState | None = None
+    # Counts rates over all of them, while the server runs.
+    shared_limiter: SharedLimiter | None = None
+    # The processes that serve the same port, if there are several.
+    process_group: ProcessGroup | None = None
     # The processes that share the store, this one among them: `stores.peers.Peers`.
     peers: ChangeRelay | None = None
     # None if the server has no extensions; most servers have none.
