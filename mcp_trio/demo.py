@@ -30,15 +30,17 @@ from . import (
     TextContents,
     ToolAnnotations,
     ToolError,
-    __version__,
 )
 
 if TYPE_CHECKING:
     import sqlite3
 
+# The demo's own version. It is in the golden traces, so it does not follow the package's.
+VERSION = "0.1.0"
+
 server = Server(
     "mcp_trio demo",
-    __version__,
+    VERSION,
     title="mcp_trio demo",
     instructions=(
         "Everything here is sample data that is built in. "
