@@ -39,7 +39,7 @@ async def serve_conversation(
         address=address,
         principal=principal,
         observer=observer or server.on_message,
-        on_close=server.conversation_closed,
+        on_close=server.on_conversation_closed,
     )
     try:
         async with trio.open_nursery() as nursery:
