@@ -6,10 +6,10 @@ Over stdio it is a small program in Go (`contenders/load_go`), over HTTP it is w
 from __future__ import annotations
 
 import json
-import resource
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -274,6 +274,10 @@ def figures_of(output: str) -> dict[str, int]:
 
 def processor_time_of_children() -> float:
     """Return the seconds that children of this process took that have ended."""
+    if sys.platform == "win32":
+        raise NotImplementedError("wrk runs on Linux, macOS and other Unix systems")
+    import resource
+
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
