@@ -120,7 +120,7 @@ Event = Call | Notice | Answer | Refusal | Batch
 # The state machine
 
 
-class Session(Struct, eq=False):
+class Session(Struct, eq=False, gc=False):
     """The protocol's state of one client's conversation with one server."""
 
     revisions: Revisions

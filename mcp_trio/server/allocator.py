@@ -10,8 +10,8 @@ process takes 290 MiB, and 332 MiB without this device.
 
 import sys
 
-# From so many bytes on, a block is large.
-LARGE = 512 * 1024
+# From so many bytes on, a block is large. The tables of ten thousand sessions are.
+LARGE = 256 * 1024
 # Parameters of mallopt(3): from which size on a block is not in the heap, and how many
 # free bytes the heap may have at its end.
 _M_MMAP_THRESHOLD = -3

@@ -33,6 +33,10 @@ class PendingQuestion(Struct):
 EMPTY: dict[Any, Any] = {}
 
 
+def _do_nothing(conversation: "Conversation") -> None:
+    """Do nothing when a conversation is closed."""
+
+
 class Conversation:
     """What the server knows of one client.
 
@@ -42,7 +46,6 @@ class Conversation:
 
     __slots__ = (
         "__weakref__",
-        "_closed",
         "_on_close",
         "_questions",
         "address",
@@ -68,7 +71,7 @@ class Conversation:
         address: str = "",
         principal: Principal | None = None,
         observer: MessageObserver | None = None,
-        on_close: "Callable[[Conversation], None] | None" = None,
+        on_close: "Callable[[Conversation], None]" = _do_nothing,
     ) -> None:
         self.session = session
         self.channel = channel
@@ -79,8 +82,8 @@ class Conversation:
         self.waiting = 0
         self.cancel_scopes: dict[jsonrpc.Id, trio.CancelScope] = EMPTY
         self._questions: dict[str, PendingQuestion] = EMPTY
-        self._closed = False
-        self._on_close = on_close
+        # None once it was called: the client sends no more.
+        self._on_close: Callable[[Conversation], None] | None = on_close
 
     def tell(
         self,
@@ -119,7 +122,7 @@ class Conversation:
             self._questions = {}
         self._questions[id] = question
         try:
-            if not self._closed:
+            if self._on_close is not None:
                 self.send(revision.question(id, method, params), channel)
                 await question.settled.wait()
         except trio.Cancelled:
@@ -172,7 +175,8 @@ class Conversation:
 
     def close(self) -> None:
         """The client sends no more: nothing will answer our questions."""
-        self._closed = True
+        on_close = self._on_close
+        self._on_close = None
         self.settle_questions()
-        if self._on_close is not None:
-            self._on_close(self)
+        if on_close is not None:
+            on_close(self)

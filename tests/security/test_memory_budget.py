@@ -164,7 +164,7 @@ def initialize(id: object = 1) -> dict[str, Any]:
 
 async def held(server: Server[Any], kind: str, check: Callable[[int], bool]) -> int:
     """Wait until what is held of a kind fits."""
-    with trio.fail_after(5):
+    with trio.fail_after(30):
         while not check(server.ledger.by_kind[kind]):
             await trio.sleep(0.01)
     return server.ledger.by_kind[kind]
@@ -278,7 +278,7 @@ async def test_history_is_given_up_before_requests_are() -> None:
     waiting = Waiting(100 * MIB)
     server = waiting.server
     sessions = Sessions(server.ledger)
-    session = HttpSession(server)
+    session = HttpSession(server, sessions)
     session.address = "192.0.2.1"
     session.session.revision = server.revisions.opening[R]
     assert sessions.open(session)
@@ -299,7 +299,7 @@ async def test_history_is_given_up_before_requests_are() -> None:
 
 
 def open_session(sessions: Sessions, server: Server[Any], name: str) -> HttpSession:
-    session = HttpSession(server)
+    session = HttpSession(server, sessions)
     session.session.revision = server.revisions.newest_opening
     session.principal = Principal(name)
     session.address = "192.0.2.1"
@@ -325,7 +325,7 @@ def test_a_busy_session_of_the_largest_client_ends_for_another_client() -> None:
     busy = [open_session(sessions, server, "large") for _ in range(3)]
     for session in busy:
         session.announcements.attach(session)
-    refused = HttpSession(server)
+    refused = HttpSession(server, sessions)
     refused.session.revision = server.revisions.newest_opening
     refused.principal = Principal("large")
     assert not sessions.open(refused)

@@ -91,7 +91,7 @@ async def test_a_job_is_not_lost_with_whoever_gave_up_waiting_for_it(
                 nursery.start_soon(store.push, "q", b"%d" % number)
                 waiting.cancel_scope.cancel()
                 nursery.cancel_scope.shield = True
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             job = await store.pull("q", 60)
         assert (job.data, job.attempt) == (b"%d" % number, 1)
         await store.done(job)
@@ -112,14 +112,14 @@ async def test_a_worker_comes_back_to_its_parent(
     async with worker.running(), worker.subscribe("c") as subscription:
         version = await worker.write("a", b"1")
         connected.cancel()
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             while worker.is_available:
                 await trio.sleep(0.01)
         with pytest.raises(StoreUnavailable):
             await worker.read("a")
         Path(path).unlink()
         await nursery.start(serve_store, memory, path)
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             assert await subscription.receive() == []
         assert await worker.read("a") == (b"1", version)
         await worker.publish("c", b"again")
@@ -133,7 +133,7 @@ async def test_a_worker_waits_for_its_parent(path: str, nursery: trio.Nursery) -
         with pytest.raises(StoreUnavailable):
             await worker.read("a")
         await nursery.start(serve_store, MemoryStore(), path)
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             assert await subscription.receive() == []
             while not worker.is_available:
                 await trio.sleep(0.01)

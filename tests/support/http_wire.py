@@ -22,7 +22,7 @@ HEADERS = {
     "Content-Type": "application/json",
     "Accept": "application/json, text/event-stream",
 }
-PATIENCE = 5.0
+PATIENCE = 30.0
 
 
 class Response:

@@ -146,9 +146,8 @@ class PostResponse(Struct, eq=False):
                 )
             else:
                 self._stream = EventStream()
-                self._stream.charge_to(
-                    self.conversation.ledger, self.conversation.account
-                )
+                ledger = self.conversation.sessions.ledger
+                self._stream.charge_to(ledger, self.conversation.account)
             if self._decided is not None:
                 self._decided.set()
         return self._stream

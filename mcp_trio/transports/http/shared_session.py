@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from math import inf
-from typing import Any, Protocol
+from typing import Any
 
 import trio
 
@@ -21,14 +21,14 @@ from ...stores.peers import Identity, Peers, process_of
 from .event_stream import NOWHERE, EventStream
 from .messages import NO_REQUESTS, PostedRequests
 from .session_record import SessionChanges, SessionRecord, StreamRecord
-from .sessions import HISTORY_STREAMS, HttpSession
+from .sessions import HISTORY_STREAMS, HttpSession, Sessions
 from .stored_stream import Announcements, StoredStream
 from .stream_logs import StreamLogs
 
 QUESTION = "ask-"
 
 
-class SessionKeeper(Protocol):
+class SessionKeeper(Sessions):
     """Where shared sessions are kept."""
 
     peers: Peers
@@ -37,6 +37,7 @@ class SessionKeeper(Protocol):
 
     async def store(self, session: SharedHttpSession) -> None:
         """Store what a client has set in a session. Raises StoreUnavailable."""
+        raise NotImplementedError
 
 
 class SharedHttpSession(HttpSession):
@@ -64,7 +65,7 @@ class SharedHttpSession(HttpSession):
         stated: Revision | None = None,
         revisions: Revisions | None = None,
     ) -> None:
-        super().__init__(server, stated, revisions)
+        super().__init__(server, keeper, stated, revisions)
         self._keeper = keeper
         self.record: SessionRecord | None = None
         # The process that sends the session's announcements.
@@ -148,7 +149,7 @@ class SharedHttpSession(HttpSession):
         stream = Announcements(
             self._keeper.logs, self.id.decode(), self, primes=self.revision.primes
         )
-        stream.charge_to(self.ledger, self.account)
+        stream.charge_to(self.sessions.ledger, self.account)
         return stream
 
     def close_announcements(self) -> None:
@@ -179,7 +180,7 @@ class SharedHttpSession(HttpSession):
         """Open a stream for requests, which can be resumed at any process."""
         if not self.revision.resumes:
             return super().open_stream(principal, requests)
-        ended = [stream for stream in self._streams.values() if stream.closed]
+        ended = [stream for stream in self._history.by_name.values() if stream.closed]
         if len(ended) >= HISTORY_STREAMS:
             self.forget_stream(ended[0])
         record = StreamRecord(list(requests.ids), requests.in_batch)
@@ -193,13 +194,14 @@ class SharedHttpSession(HttpSession):
             primes=self.revision.primes,
             principal=principal,
         )
-        stream.charge_to(self.ledger, self.account)
-        self._streams = {**self._streams, stream.name: stream}
+        stream.charge_to(self.sessions.ledger, self.account)
+        history = self._own_history()
+        history.by_name = {**history.by_name, stream.name: stream}
         return stream
 
     def own_stream(self, name: bytes) -> StoredStream | None:
         """Return a stream that was opened here and that clients can still resume."""
-        stream = self._streams.get(name)
+        stream = self._history.by_name.get(name)
         if isinstance(stream, StoredStream) and not stream.is_lost:
             return stream
         return None
@@ -218,7 +220,7 @@ class SharedHttpSession(HttpSession):
 
     def abandon_streams(self, identity: Identity) -> None:
         """Cancel the requests whose streams belong to an identity that was lost."""
-        for stream in list(self._streams.values()):
+        for stream in list(self._history.by_name.values()):
             if isinstance(stream, StoredStream) and stream.identity is identity:
                 if stream.closed and not stream.is_lost:
                     continue

@@ -47,7 +47,6 @@ from ...stores.patience import until_available
 from ...stores.peer_messages import (
     AboutSession,
     AnyMessage,
-    Changed,
     QuestionAnswered,
     RequestCancelled,
     SessionChanged,
@@ -67,11 +66,10 @@ from .sessions import (
     NO_SUCH_SESSION,
     HttpSession,
     NotHere,
-    Sessions,
     new_session_id,
     parse_event_id,
 )
-from .shared_session import SharedHttpSession
+from .shared_session import SessionKeeper, SharedHttpSession
 from .stored_stream import ANNOUNCEMENTS, Announcements
 from .stream_logs import StreamLogs
 
@@ -83,7 +81,7 @@ TOUCH_AFTER = 0.05
 KEEP_FOR = 1.25
 
 
-class SharedSessions(Sessions):
+class SharedSessions(SessionKeeper):
     """The sessions that this process knows of."""
 
     def __init__(self, server: Server[Any], peers: Peers, revisions: Revisions) -> None:
@@ -455,7 +453,7 @@ class SharedSessions(Sessions):
 
     def heard(self, message: AnyMessage) -> None:
         """Act on a message, if it is about a session that is served here."""
-        if isinstance(message, Changed):
+        if not isinstance(message, AboutSession):
             return
         session = self._here(message.session.encode())
         if session is not None:

@@ -30,7 +30,7 @@ from tests.support.http_wire import (
 )
 from tests.support.paths import PROJECT
 
-PATIENCE = 10
+PATIENCE = 30
 SECRET = "what all processes know, and nobody else"
 CAPABLE = {**MODERN, f"{VENDOR}clientCapabilities": {"elicitation": {"form": {}}}}
 SERVER = """
