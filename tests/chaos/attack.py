@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from tests.support import http_wire
+
 from . import attackers, known_attacks
 from .victim import Victim
 
@@ -43,6 +45,8 @@ ATTACKS: dict[str, Callable[[Victim], Awaitable[None]]] = {
 
 async def main(name: str, port: int, address: str) -> None:
     """Run one attack until this process is killed."""
+    # The server may be slow now, which is what the attack is for.
+    http_wire.PATIENCE = 60.0
     await ATTACKS[name](Victim(port, address))
 
 
