@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from mcp_trio.load_spec import UsageError
 
 from . import report
-from .contenders import CONTENDERS, Roll, call_roll, found
+from .contenders import CONTENDERS, Contender, Roll, call_roll, found
 from .ratios import Figures
 from .registry import RATIOS, WORKLOADS
 from .stand import Stand
@@ -24,6 +24,8 @@ from .workloads import FULL, QUICK, Pace, Workload
 WIDTH = 140
 # What takes minutes to build. A quick run leaves it out, unless it is built.
 SLOW_TO_BUILD = ("go", "cargo")
+# What takes longer than the others together. No bound of a quick run needs it.
+SLOW_TO_RUN = ("fastmcp",)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -80,22 +82,27 @@ def build_contenders(
 ) -> Roll:
     """Build the contenders of some workloads. A quick run builds nothing slow."""
     needed = {name for workload in workloads for name in workload.contenders}
-    chosen = []
-    skipped = []
-    for contender in CONTENDERS:
-        if contender.name not in needed:
-            continue
-        is_slow = contender.toolchain in SLOW_TO_BUILD and not found(contender)
-        if quick and is_slow:
-            skipped.append(contender)
-        else:
-            chosen.append(contender)
+    chosen = [contender for contender in CONTENDERS if contender.name in needed]
+    skipped: dict[str, str] = {}
+    for contender in chosen:
+        reason = _reason_to_skip(contender)
+        if quick and reason:
+            skipped[contender.name] = reason
+    chosen = [contender for contender in chosen if contender.name not in skipped]
     roll = call_roll(chosen, console.print)
-    for contender in skipped:
-        roll.left_out[contender.name] = "not built before, and --quick does not"
+    roll.left_out |= skipped
     for name, reason in roll.left_out.items():
         console.print(f"left out: {name}: {reason}", markup=False)
     return roll
+
+
+def _reason_to_skip(contender: Contender) -> str:
+    """Return why a quick run leaves a contender out, or nothing."""
+    if contender.name in SLOW_TO_RUN:
+        return "too slow for --quick"
+    if contender.toolchain in SLOW_TO_BUILD and not found(contender):
+        return "not built before, and --quick does not"
+    return ""
 
 
 def measure(

@@ -61,6 +61,7 @@ WORKLOADS: list[Workload] = [
         WITHOUT_FLOOR,
         "total",
         window=1000,
+        full_only=True,
     ),
     Loaded(
         "stdio_object",

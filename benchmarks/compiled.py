@@ -216,11 +216,12 @@ class HttpByWrk:
             rounds: dict[str, list[LoadRun]] = {name: [] for name in servers}
             for _ in range(1 + pace.rounds):
                 for name, server in servers.items():
-                    rounds[name].append(self._run(wrk, server, Path(folder)))
+                    rounds[name].append(self.run(wrk, server, Path(folder)))
             # The first round warms up.
             return {name: figure(runs[1:]) for name, runs in rounds.items()}
 
-    def _run(self, wrk: str, server: BenchTarget, folder: Path) -> LoadRun:
+    def run(self, wrk: str, server: BenchTarget, folder: Path) -> LoadRun:
+        """Load a server for a second. Raises UsageError."""
         connection = server.connections[0]
         assert isinstance(connection, HttpLoadConnection)
         script = folder / "load.lua"

@@ -22,6 +22,7 @@ WORKLOADS: list[Workload] = [
         "HTTP, 16 connections, 2025-11-25 without a session",
         Way("stateless", OLDER, 16, session=False),
         WITH_FLOOR,
+        full_only=True,
     ),
     Loaded("http_newest", "HTTP, 16 connections, 2026-07-28", HTTP_NEWEST, WITH_FLOOR),
     Loaded(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from . import calls, compiled, http_calls, specials, starts, tasks
+from . import calls, compiled, http_calls, shared, specials, starts, tasks
 from .ratios import Ratio
 from .workloads import Workload
 
@@ -20,7 +20,15 @@ class Module(Protocol):
     RATIOS: list[Ratio]
 
 
-MODULES: tuple[Module, ...] = (calls, http_calls, starts, specials, tasks, compiled)
+MODULES: tuple[Module, ...] = (
+    calls,
+    http_calls,
+    starts,
+    specials,
+    tasks,
+    shared,
+    compiled,
+)
 
 # Name -> workload.
 WORKLOADS = {

@@ -210,7 +210,7 @@ class Sessions:
     contenders = ("mcp_trio", *PEERS)
     full_only = True
     number = 10_000
-    seconds = 20.0
+    seconds = 10.0
 
     def measure(
         self, stand: Stand, contenders: Sequence[Contender], pace: Pace

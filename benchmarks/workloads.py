@@ -53,7 +53,7 @@ class Pace:
 
 
 QUICK = Pace(rounds=3, seconds=0.2, warm_up=0.3, many=False)
-FULL = Pace(rounds=5, seconds=0.5, warm_up=1.0, many=True)
+FULL = Pace(rounds=5, seconds=0.5, warm_up=0.6, many=True)
 
 
 class Workload(Protocol):

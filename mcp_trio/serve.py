@@ -3,7 +3,15 @@
 import gc
 import signal
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import (
     AsyncExitStack,
     asynccontextmanager,
@@ -12,6 +20,7 @@ from contextlib import (
 )
 from functools import partial
 from pathlib import Path
+from socket import socket
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import trio
@@ -21,9 +30,11 @@ from .auth.principal import owner
 from .server import app
 from .server.context import StateT
 from .server.serve_conversation import serve_conversation
+from .server.shared_limiter import SharedLimiter
 from .server.trio_loop import must_be_in_trio
 from .transports.address import parse_address
 from .transports.http.settings import HttpSettings
+from .transports.send_queue import after
 
 if TYPE_CHECKING:
     from .extensions.apps import Csp, Permission
@@ -187,6 +198,10 @@ class Server(app.Server[StateT]):
         """Enter what the server needs while it runs."""
         if self._store is not None:
             await stack.enter_async_context(self._store.running())
+        if self.shared_state is not None:
+            self.shared_limiter = SharedLimiter(
+                self.limiter, self.shared_state, self.info.name
+            )
         if self._peers is not None:
             self._peers.relay_changes_for(self.subscriptions)
             await stack.enter_async_context(self._peers.running())
@@ -330,6 +345,18 @@ class _Places(Struct):
     settings: HttpSettings
 
 
+class Supervision(Struct):
+    """What a worker process has from its parent.
+
+    `listeners` are the sockets for "http" and "ws" that listen already. Setting `stop`
+    stops the server in an orderly way, and setting `stop_at_once` at once.
+    """
+
+    listeners: Mapping[str, Sequence[socket]]
+    stop: trio.Event
+    stop_at_once: trio.Event
+
+
 async def serve(
     server: app.Server[Any],
     *,
@@ -346,9 +373,13 @@ async def serve(
     tls: tuple[str, str] | None = None,
     public_url: str | None = None,
     trusted_proxies: Iterable[str] = (),
+    supervision: Supervision | None = None,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve a server; the options are those of `Server.serve`."""
+    """Serve a server; the options are those of `Server.serve`.
+
+    A worker process has `supervision`. The other options are the same for all workers.
+    """
     must_be_in_trio("Server.serve")
     if not stdio and http is None and ws is None and console is None:
         raise ValueError("nothing to serve on: say stdio=True or http='127.0.0.1:8000'")
@@ -369,7 +400,10 @@ async def serve(
     )
     places = _Places(stdio, http, ws, console, http_engine, settings)
     await _run_until_stopped(
-        server, partial(_run_transports, server, places), task_status
+        server,
+        partial(_run_transports, server, places, supervision),
+        task_status,
+        supervision,
     )
 
 
@@ -404,6 +438,7 @@ async def _run_until_stopped(
     server: app.Server[Any],
     run: Callable[[trio.Event, trio.TaskStatus[list[str]]], Awaitable[None]],
     task_status: trio.TaskStatus[list[str]],
+    supervision: Supervision | None = None,
 ) -> None:
     """Run a server until a signal arrives or `run` returns.
 
@@ -419,6 +454,10 @@ async def _run_until_stopped(
             nursery.start_soon(
                 _stop_on_signal, server, signals, serving, stopping, everything
             )
+            if supervision is not None:
+                nursery.start_soon(
+                    _stop_when_told, server, supervision, stopping, everything
+                )
             async with server.running():
                 serving.set()
                 await run(stopping, task_status)
@@ -469,6 +508,19 @@ async def _stop_on_signal(
             nursery.start_soon(_settle, server, stopping)
 
 
+async def _stop_when_told(
+    server: app.Server[Any],
+    supervision: Supervision,
+    stopping: trio.Event,
+    everything: trio.CancelScope,
+) -> None:
+    """Stop a worker process in an orderly way, or at once, when its parent says so."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(after, supervision.stop_at_once, everything.cancel)
+        await supervision.stop.wait()
+        await _settle(server, stopping)
+
+
 async def _settle(server: app.Server[Any], stopping: trio.Event) -> None:
     """Let work in the background end while clients can still ask for it, then stop."""
     if server.extensions is not None:
@@ -479,12 +531,14 @@ async def _settle(server: app.Server[Any], stopping: trio.Event) -> None:
 async def _run_transports(
     server: app.Server[Any],
     places: _Places,
+    supervision: Supervision | None,
     stopping: trio.Event,
     task_status: trio.TaskStatus[list[str]],
 ) -> None:
     """Run every transport until `stopping` is set and its requests have finished."""
+    inherited = {} if supervision is None else supervision.listeners
     async with trio.open_nursery() as nursery:
-        listeners = _Listeners(server, places.settings, stopping, nursery)
+        listeners = _Listeners(server, places.settings, stopping, nursery, inherited)
         if places.console is not None:
             # Before the others, as it shows only conversations that begin after it.
             await listeners.start_console(places.console)
@@ -507,12 +561,15 @@ class _Listeners:
         settings: HttpSettings,
         stopping: trio.Event,
         nursery: trio.Nursery,
+        inherited: Mapping[str, Sequence[socket]],
     ) -> None:
         self.urls: list[str] = []  # the endpoints
         self._server = server
         self._settings = settings
         self._stopping = stopping
         self._nursery = nursery
+        # Transport -> sockets that listen already.
+        self._inherited = inherited
 
     async def start_console(self, place: str | int) -> None:
         """Serve the page for people."""
@@ -555,6 +612,7 @@ class _Listeners:
             port,
             stopping=self._stopping,
             settings=self._settings,
+            listeners=self._inherited.get(scheme, ()),
         )
         for address in await self._nursery.start(start):
             self.urls.append(_url(scheme, address, self._settings))

@@ -160,6 +160,11 @@ SETTINGS = {
         "what processes share, such as tasks, is kept in this Redis: "
         "redis://HOST:PORT/DB; or memory: (the default)",
     ),
+    "workers": Setting(
+        "NUMBER",
+        _positive,
+        "serve with so many processes; SIGHUP replaces them one after the other",
+    ),
     "skills": Setting(
         "FOLDER", str, "serve the skills in this folder, with or without a SPEC"
     ),

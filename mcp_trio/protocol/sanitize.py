@@ -64,6 +64,11 @@ def strip_controls(text: str) -> str:
     return _compiled(_CONTROL).sub("", text)
 
 
+def without_surrogates(text: str) -> str:
+    """Replace lone surrogates, which UTF-8 cannot represent, with U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def visible(text: str) -> str:
     r"""Return a text on one line, with everything that is not visible escaped.
 

@@ -50,7 +50,8 @@ if TYPE_CHECKING:
     from .features.tools import ServerTool
     from .include import Inclusion
     from .middleware import Middleware
-    from .shared_state import SharedState
+    from .shared_limiter import SharedLimiter
+    from .shared_state import ProcessGroup, SharedState
 
 # How clients that do not know tasks are treated by a tool.
 TaskSupport = Literal["optional", "required"]
@@ -102,6 +103,10 @@ class Server(Generic[StateT]):
     task_slots: int | None = None
     # The store that the server's processes share, if there is one.
     shared_state: SharedState | None = None
+    # Counts rates over all of them, while the server runs.
+    shared_limiter: SharedLimiter | None = None
+    # The processes that serve the same port, if there are several.
+    process_group: ProcessGroup | None = None
     # The processes that share the store, this one among them: `stores.peers.Peers`.
     peers: ChangeRelay | None = None
     # None if the server has no extensions; most servers have none.
@@ -233,7 +238,8 @@ class Server(Generic[StateT]):
         self.extensions.add(extension.bind(self))
         self.refresh_call_hooks()
         for server in self._included_by:
-            server._use_extensions_of(self)
+            for declare in server._missing_extensions(self):
+                declare()
 
     def use_tasks(self) -> None:
         """Declare the tasks extension, because a tool uses it."""
@@ -752,12 +758,14 @@ class Server(Generic[StateT]):
 
         what = f"server.include({other!r}, prefix={prefix!r})"
         _check_inclusion(what, self, other, prefix)
-        self._use_extensions_of(other)
+        declarations = self._missing_extensions(other)
         inclusion = Inclusion(self, other, prefix)
         try:
             inclusion.begin()
         except ValueError as problem:
             raise ValueError(f"{what}: {problem}") from None
+        for declare in declarations:
+            declare()
         self.inclusions = (*self.inclusions, inclusion)
         other._included_by = (*other._included_by, self)
 
@@ -767,19 +775,20 @@ class Server(Generic[StateT]):
             return True
         return any(inclusion.server.includes(other) for inclusion in self.inclusions)
 
-    def _use_extensions_of(self, other: Server[Any]) -> None:
-        """Declare the extensions that an included server uses.
+    def _missing_extensions(self, other: Server[Any]) -> list[Callable[[], None]]:
+        """Return what declares the extensions that only an included server has so far.
 
         Raises ValueError for an extension of the user's own, as an object of it belongs
         to one server.
         """
         if other.extensions is None:
-            return
+            return []
         built_in = {
             TASKS: self.use_tasks,
             APPS: self.use_apps,
             SKILLS: self.use_skills,
         }
+        declarations = []
         for extension in sorted(other.extensions.identifiers):
             if extension in (self.extensions or ()):
                 continue
@@ -788,7 +797,8 @@ class Server(Generic[StateT]):
                     f"server.include({other!r}): it has the extension {extension!r}; "
                     "give this server one too, as in Server(extensions=[...])"
                 )
-            built_in[extension]()
+            declarations.append(built_in[extension])
+        return declarations
 
     # The lifespan
 

@@ -114,7 +114,10 @@ async def call_tool(server: Server, request: Request) -> bytes:
     request.target = tool.name
     limiter = server.limiter
     if limiter.total or tool.is_limited:
-        limiter.admit(request, tool)
+        if server.shared_limiter is None:
+            limiter.admit(request, tool)
+        else:
+            await server.shared_limiter.admit(request, tool)
     if tool.call_hooks:
         return await call_with_hooks(server, request, tool)
     if server.middleware_stack:

@@ -207,10 +207,11 @@ class Store(Protocol):
 
     # Rates
 
-    async def take(self, bucket: str, rate: Rate) -> float:
-        """Take one token from a bucket.
+    async def take(self, bucket: str, rate: Rate, weight: float = 1.0) -> float:
+        """Take one token, or the weight of one, from a bucket.
 
-        Returns 0 if there was one, and otherwise the seconds until there is one.
+        Returns 0 if there was enough, and otherwise the seconds until there is. A
+        negative weight puts back what was taken.
         """
 
     # Leases

@@ -83,9 +83,10 @@ class Bulletin:
         entries = await until_available(partial(self._read, max(known - 1, 0)))
         if known and (not entries or entries[0].position != known):
             entries = await until_available(partial(self._read, 0))
-            if _last(entries) < known:  # the log was lost, and has begun again
+            if _last(entries) < known:  # the log has expired, and begins again
                 known = 0
-            missed()
+            if entries and entries[0].position > known + 1:
+                missed()
         for entry in entries:
             if entry.position > known:
                 self._position = entry.position

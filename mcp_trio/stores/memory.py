@@ -204,12 +204,12 @@ class MemoryStore:
 
     # Rates
 
-    async def take(self, bucket: str, rate: Rate) -> float:
-        """Take one token from a bucket. See `Store.take`."""
+    async def take(self, bucket: str, rate: Rate, weight: float = 1.0) -> float:
+        """Take from a bucket. See `Store.take`."""
         found = self._buckets.get_or_create(bucket, rate)
-        wait = found.wait(trio.current_time())
+        wait = found.wait(trio.current_time(), weight)
         if not wait:
-            found.tokens -= 1
+            found.tokens = min(rate.burst, found.tokens - weight)
         return wait
 
     # Leases

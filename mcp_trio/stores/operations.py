@@ -159,10 +159,11 @@ class Take(Operation):
     result: ClassVar = float
     bucket: str
     rate: Rate
+    weight: float
 
     async def run(self, store: Store) -> float:
         """Carry it out."""
-        return await store.take(self.bucket, self.rate)
+        return await store.take(self.bucket, self.rate, self.weight)
 
 
 class Acquire(Operation):

@@ -423,9 +423,9 @@ class ParentStore:
 
     # Rates
 
-    async def take(self, bucket: str, rate: Rate) -> float:
-        """Take one token from a bucket. See `Store.take`."""
-        wait: float = await self._call(operations.Take(bucket, rate))
+    async def take(self, bucket: str, rate: Rate, weight: float = 1.0) -> float:
+        """Take from a bucket. See `Store.take`."""
+        wait: float = await self._call(operations.Take(bucket, rate, weight))
         return wait
 
     # Leases

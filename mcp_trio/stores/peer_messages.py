@@ -76,8 +76,21 @@ class StreamGrew(AboutSession, frozen=True):
     stream: str
 
 
+class SseMessagePosted(PeerMessage, frozen=True):
+    """A client of HTTP+SSE has posted a message for a stream that the process serves.
+
+    `query` is that of the request. The principal is the one of its token.
+    """
+
+    query: bytes
+    body: bytes
+    principal: str | None
+    scopes: list[str]
+
+
 AnyMessage: TypeAlias = (
     Changed
+    | SseMessagePosted
     | SessionEnded
     | SessionChanged
     | SessionClaimed

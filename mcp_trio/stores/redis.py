@@ -202,14 +202,14 @@ class RedisStore:
 
     # Rates
 
-    async def take(self, bucket: str, rate: Rate) -> float:
-        """Take one token from a bucket. See `Store.take`."""
+    async def take(self, bucket: str, rate: Rate, weight: float = 1.0) -> float:
+        """Take from a bucket. See `Store.take`."""
         # A rate that was changed begins with a new bucket.
         keys = [self._key("bucket", f"{rate.number}/{rate.unit}:{rate.burst}:{bucket}")]
         left = float(
-            await self._script(scripts.TAKE, keys, rate.each_second, rate.burst)
+            await self._script(scripts.TAKE, keys, rate.each_second, rate.burst, weight)
         )
-        missing = 1 - left
+        missing = weight - left
         if missing <= 1e-6:
             return 0.0
         tenths = math.ceil(missing / rate.each_second * 10 - 1e-6)

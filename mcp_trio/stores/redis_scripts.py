@@ -98,19 +98,20 @@ return found
 """
 
 # KEYS: bucket
-# ARGV: tokens per second, burst
+# ARGV: tokens per second, burst, the weight to take, which is negative to put back
 # Returns the tokens that were left before the call, as a string.
 TAKE = """
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
 local rate, burst = tonumber(ARGV[1]), tonumber(ARGV[2])
+local weight = tonumber(ARGV[3])
 local stored = redis.call('HMGET', KEYS[1], 't', 's')
 local tokens = burst
 if stored[1] then
     tokens = math.min(burst, tonumber(stored[1]) + (now - tonumber(stored[2])) * rate)
 end
 local before = tokens
-if tokens >= 1 - 1e-6 then tokens = tokens - 1 end
+if tokens >= weight - 1e-6 then tokens = math.min(burst, tokens - weight) end
 redis.call('HSET', KEYS[1], 't', tostring(tokens), 's', string.format('%.6f', now))
 redis.call('PEXPIRE', KEYS[1], math.ceil((burst - tokens) / rate * 1000) + 1000)
 return tostring(before)

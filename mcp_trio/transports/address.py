@@ -1,6 +1,9 @@
 """Addresses to listen on, as users write them."""
 
 import re
+import socket
+
+import trio
 
 # A name, an IPv4 address, or an IPv6 address with brackets or without.
 _HOST = r"\[[^\[\]\s]*\]|[^\[\]\s/@]*"
@@ -20,3 +23,11 @@ def parse_address(text: str | int) -> tuple[str, int]:
     if int(port) > 65535:
         raise ValueError(f"expected a port between 0 and 65535, got {text!r}")
     return host.strip("[]") or "127.0.0.1", int(port)
+
+
+async def bind(host: str, port: int) -> list[socket.socket]:
+    """Return sockets that listen on every address of a host."""
+    return [
+        socket.socket(fileno=listener.socket.detach())
+        for listener in await trio.open_tcp_listeners(port, host=host)
+    ]

@@ -516,3 +516,31 @@ def test_errors_of_a_server_are_printed_with_what_to_type(monkeypatch, capsys):
             "expected Bearer TOKEN (-32600); pass a token with --token or MCP_TRIO_TOKEN"
         )
     )
+
+
+# Options that exclude each other
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("", "--workers: expected --http or --ws"),
+        ("--stdio --http 0", "--workers: expected --http or --ws"),
+        ("--http 0 --reload", "--reload shows or changes one process only"),
+        ("--http 0 --console 0", "--console shows or changes one process only"),
+    ],
+)
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no workers at all")
+def test_workers_need_a_port_and_no_option_for_one_process(line, problem, capsys):
+    assert main(["run", "--workers", "2", *line.split()]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"mcp-trio: error: {problem}")
+    assert "leave out --workers" in error
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "many", "1.5"])
+def test_the_number_of_workers_is_at_least_one(number, capsys):
+    with pytest.raises(SystemExit):
+        main(["run", "--http", "0", "--workers", number])
+    problem = "--workers: expected a whole number of at least 1"
+    assert f"mcp-trio: error: {problem}, got {number!r}" in capsys.readouterr().err

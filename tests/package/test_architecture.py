@@ -39,12 +39,13 @@ MAY_IMPORT = {
         *("auth", "console", "extensions", "server", "stores", "telemetry"),
         "transports",
     },
+    "workers": {"server", "stores"},
     "mcp_trio": {"auth", "protocol", "serve", "server"},
     "demo": {"mcp_trio"},
     "testing": {"auth", "client", "protocol", "server", "trace", "transports"},
     "cli": {
         *("auth", "bench", "client", "load_spec", "mcp_trio", "protocol", "serve"),
-        *("server", "testing", "trace", "transports"),
+        *("server", "stores", "testing", "trace", "transports", "workers"),
     },
     "__main__": {"cli"},
 }

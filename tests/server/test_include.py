@@ -508,7 +508,7 @@ def test_a_clash_of_names_is_an_error_and_nothing_is_included() -> None:
     before = list(outer.tools)
     other: Server[None] = Server("other")
 
-    @other.tool
+    @other.tool(task="optional")
     async def fine() -> None:
         """Do nothing."""
 
@@ -523,6 +523,7 @@ def test_a_clash_of_names_is_an_error_and_nothing_is_included() -> None:
     assert list(outer.tools) == before
     other.add_tool(fine, name="later")
     assert list(outer.tools) == before
+    assert outer.extensions is None
 
 
 def test_a_clash_of_uris_is_an_error() -> None:

@@ -245,6 +245,19 @@ async def test_a_bucket_refills(store: Store, clock: object) -> None:
     assert await store.take("b", rate) == 0
 
 
+async def test_parts_of_a_token_are_taken_and_put_back(store: Store) -> None:
+    rate = read_rate("1/h:2")
+    assert [await store.take("b", rate, 0.5) for _ in range(4)] == [0] * 4
+    assert await store.take("b", rate, 0.5) > 0
+    assert await store.take("b", rate, -1) == 0
+    assert [await store.take("b", rate, 0.25) for _ in range(4)] == [0] * 4
+    assert await store.take("b", rate) > 0
+    # A bucket never has more than its burst.
+    assert await store.take("b", rate, -5) == 0
+    assert [await store.take("b", rate) for _ in range(2)] == [0, 0]
+    assert await store.take("b", rate) > 0
+
+
 # Leases
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import trio
 from msgspec import Raw, json
 
+from ...protocol.sanitize import without_surrogates
 from ...server.client_requests import Question, check_capability
 from ...server.exceptions import AskFailed
 from ...server.request import Request
@@ -87,6 +88,7 @@ class RunningTask:
 
     async def report(self, message: str) -> None:
         """Say in the status what the task is doing."""
+        message = without_surrogates(message)
 
         def change(record: TaskRecord) -> bool:
             record.message = message

@@ -162,8 +162,13 @@ class Connection:
 
     def drain(self) -> None:
         """End the connection if no request is under way, because the server stops."""
-        is_waiting = self.state in (WATCHED, READING)
-        if is_waiting and self._parser.stage is IDLE:
+        if not self._is_idle():
+            return
+        drain_time = self._host.service.drain_time
+        if drain_time:
+            # The next request is answered, and is the last one.
+            self.deadline = trio.current_time() + drain_time
+        else:
             self.end_wait()
 
     def end_wait(self) -> None:

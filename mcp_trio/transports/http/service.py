@@ -72,11 +72,16 @@ from .settings import DEFAULT_SETTINGS, HttpSettings
 from .trusted_proxies import TrustedProxies
 
 if TYPE_CHECKING:
+    from ...stores.peers import Peers
     from .shared_session import SharedHttpSession
     from .shared_sessions import SharedSessions
+    from .shared_sse import SharedSse
 
 # Seconds to write the remaining data after everything was cancelled.
 LAST_WORDS = 0.5
+# Seconds that idle connections stay open when this process stops and others go on. A
+# request may be on its way, and its client would not know whether it was carried out.
+DRAIN_TIME = 1.0
 # What the ledger charges.
 KINDS = frozenset(
     {
@@ -91,7 +96,7 @@ PROBES = frozenset({HEALTH, READY})
 
 
 class Pending(msgspec.Struct):
-    """An answer that depends on the store."""
+    """An answer that depends on the store, or on other processes."""
 
     wait: "Callable[[], Awaitable[Answered]]"
 
@@ -128,9 +133,16 @@ class Service:
         if server.peers is not None and not settings.stateless:
             self.sessions = self.shared = _shared_sessions(server)
         self.stopping = False
+        if server.process_group is not None:
+            server.process_group.use_page(self._render_metrics)
         self._state = ServiceState(server, self.metrics, self.sessions)
         prefix = prefix_of(resource, ("/" + settings.path.strip("/")).rstrip("/"))
-        self._legacy = LegacySse(server, self.metrics, prefix)
+        self._shared_sse: SharedSse | None = None
+        if self.shared is not None:
+            self._shared_sse = _shared_sse(
+                server, self.metrics, prefix, self.shared.peers
+            )
+        self._legacy = self._shared_sse or LegacySse(server, self.metrics, prefix)
         self._routes = Routes(settings.path, resource, stateless=settings.stateless)
         self._revisions = {
             revision.name.encode(): revision for revision in self._served.all
@@ -260,24 +272,41 @@ class Service:
             answer = await answer.wait()
         return answer
 
-    def _answer_other(self, head: Head, body: bytes) -> Reply | Feed:
+    def _answer_other(self, head: Head, body: bytes) -> Reply | Feed | Pending:
         """Answer a request that is not for the MCP endpoint."""
         if head.route == SSE:
             return self._legacy.get(head)
         if head.route == MESSAGES:
+            shared = self._shared_sse
+            if shared is not None and not shared.has(head.query):
+                return self._pending(head, partial(shared.pass_on, head, body))
             return self._legacy.post(head, body)
         if head.route in (METADATA, SSE_METADATA):
             return self.bearers.metadata(head)
         if head.route == METRICS:
-            return Reply(200, self.metrics.render(self._gauges()), PLAIN)
+            return self._answer_metrics()
         if head.route == READY:
             return self._readiness()
         return Reply(200, b"ok\n", PLAIN)
 
+    def _answer_metrics(self) -> Reply | Pending:
+        """Return the metrics of this process, or of all that serve this port."""
+        group = self.server.process_group
+        if group is None:
+            return Reply(200, self._render_metrics(), PLAIN)
+
+        async def collect() -> Answered:
+            return Reply(200, await group.all_metrics(), PLAIN)
+
+        return Pending(collect)
+
+    def _render_metrics(self) -> bytes:
+        return self.metrics.render(self._gauges())
+
     def _readiness(self) -> Reply:
-        """Say whether this process can serve every request now."""
+        """Say whether every request can be served now, here or by another process."""
         store = self.server.shared_state
-        if self.stopping:
+        if self.stopping and not self._others_go_on:
             return Reply(503, b"stopping\n", PLAIN)
         if store is not None and not store.is_available:
             return Reply(503, b"the store cannot be reached\n", PLAIN)
@@ -530,6 +559,17 @@ class Service:
 
     # The end
 
+    @property
+    def _others_go_on(self) -> bool:
+        """Whether other processes take the clients of this one."""
+        group = self.server.process_group
+        return group is not None and not group.is_stopping
+
+    @property
+    def drain_time(self) -> float:
+        """Seconds that idle connections stay open when this process stops."""
+        return min(DRAIN_TIME, self.server.grace) if self._others_go_on else 0.0
+
     async def wind_up(self, guests: Sized) -> None:
         """Let running requests finish, within the grace, then cancel them.
 
@@ -558,6 +598,7 @@ class Service:
         """End every session."""
         self.server.stop_observing_requests(self.metrics)
         self.sessions.close()
+        self._legacy.close()
 
 
 def _shared_sessions(server: Server) -> "SharedSessions":
@@ -568,6 +609,15 @@ def _shared_sessions(server: Server) -> "SharedSessions":
     # The server itself knows its peers only as those that it tells of changes.
     assert isinstance(server.peers, Peers)
     return SharedSessions(server, server.peers, server.revisions)
+
+
+def _shared_sse(
+    server: Server, metrics: Metrics, prefix: str, peers: "Peers"
+) -> "SharedSse":
+    """Return HTTP+SSE, whose messages may be posted to any process."""
+    from .shared_sse import SharedSse
+
+    return SharedSse(server, metrics, prefix, peers)
 
 
 def _requests_of(event: Call | Batch) -> PostedRequests:

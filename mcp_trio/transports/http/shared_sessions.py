@@ -47,7 +47,6 @@ from ...stores.patience import until_available
 from ...stores.peer_messages import (
     AboutSession,
     AnyMessage,
-    Changed,
     QuestionAnswered,
     RequestCancelled,
     SessionChanged,
@@ -454,7 +453,7 @@ class SharedSessions(SessionKeeper):
 
     def heard(self, message: AnyMessage) -> None:
         """Act on a message, if it is about a session that is served here."""
-        if isinstance(message, Changed):
+        if not isinstance(message, AboutSession):
             return
         session = self._here(message.session.encode())
         if session is not None:

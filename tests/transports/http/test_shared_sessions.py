@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 from typing import Any
@@ -10,13 +11,23 @@ import pytest
 import trio
 
 from mcp_trio import Access, Context, Principal, Server
+from mcp_trio.client.event_parser import EventParser
 from mcp_trio.stores import peers
 from mcp_trio.stores.memory import MemoryStore
 from mcp_trio.stores.parent import ParentStore, serve_store
 from mcp_trio.transports.http import followed_stream
 from mcp_trio.transports.http.sessions import Sessions
-from tests.support.http_wire import HOSTS, Signals, Site, make_server, message
+from tests.support.http_wire import (
+    HEADERS,
+    HOSTS,
+    Signals,
+    Site,
+    make_server,
+    message,
+    request,
+)
 from tests.support.shared_sites import (
+    Events,
     Killable,
     PartedStore,
     SharedMemoryStore,
@@ -338,6 +349,33 @@ async def test_servers_with_other_names_have_other_sessions() -> None:
     async with two_sites(make_named, SharedMemoryStore()) as (a, b):
         session = await a.open_session()
         assert (await b.post(message("ping"), session)).status == 404
+
+
+# HTTP+SSE
+
+
+async def test_a_message_for_a_stream_of_http_sse_may_be_posted_to_any_process() -> (
+    None
+):
+    async with two_sites(make) as (a, b), a.wire() as wire:
+        await wire.send(request("GET", "/sse"))
+        assert (await wire.head()).status == 200
+        endpoint = (await wire.event(EventParser())).data
+        events = Events(wire)
+        opening = {
+            "protocolVersion": "2024-11-05",
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"},
+        }
+        body = json.dumps(message("initialize", opening)).encode()
+        assert (await b.send("POST", endpoint, HEADERS, body)).status == 202
+        assert (await events.next())["result"]["protocolVersion"] == "2024-11-05"
+        body = json.dumps(message("ping", id=2)).encode()
+        assert (await a.send("POST", endpoint, HEADERS, body)).status == 202
+        assert (await events.next())["id"] == 2
+        for unknown in ("/messages", "/messages?session=x", endpoint[:-1]):
+            expected = 202 if unknown == endpoint[:-1] else 404
+            assert (await b.send("POST", unknown, HEADERS, body)).status == expected
 
 
 # The store of a parent process
