@@ -14,7 +14,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update",
         action="store_true",
-        help="replace the results of the tested clients in results.json and docs/clients.md",
+        help="replace the results of these runs in results.json and docs/clients.md",
     )
     parser.addoption(
         "--results", type=Path, help="write the results of this run into a JSON file"
@@ -48,6 +48,6 @@ class Collector:
             results.write(found, path)
         if self._config.getoption("--update"):
             known = results.read() if results.RESULTS.exists() else {}
-            known |= found
+            results.merge(known, found)
             results.write(known, results.RESULTS)
             results.PAGE.write_text(results.page(known), encoding="utf-8")

@@ -70,6 +70,17 @@ def results_of(cells: Iterable[Cell]) -> dict[str, Any]:
     return results
 
 
+def merge(known: dict[str, Any], found: Mapping[str, Any]) -> None:
+    """Replace the known results of the runs that were found."""
+    for name, result in found.items():
+        earlier = known.get(name)
+        if earlier is None or earlier["package"] != result["package"]:
+            known[name] = result
+        else:
+            earlier["date"] = result["date"]
+            earlier["runs"] |= result["runs"]
+
+
 def write(results: Mapping[str, Any], path: Path) -> None:
     text = json.dumps(results, indent=1, ensure_ascii=False, sort_keys=True)
     path.write_text(text + "\n", encoding="utf-8")
@@ -90,13 +101,10 @@ def versions(clients: list[Client], results: Mapping[str, Any]) -> str:
     rows = []
     for client in clients:
         package, version = split_package(results[client.name]["package"])
-        transports = [
-            f"{transport} ({', '.join(revisions)})"
-            for transport, revisions in client.runs.items()
-        ]
+        runs = ", ".join(results[client.name]["runs"])
         date = results[client.name]["date"]
         title = [client.title, client.language, f"`{package}` {version}"]
-        rows.append([*title, ", ".join(transports), date])
+        rows.append([*title, runs, date])
     header = ["client", "language", "package", "transports and revisions", "tested on"]
     return table(header, rows)
 

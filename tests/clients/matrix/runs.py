@@ -27,6 +27,17 @@ SECONDS = 300
 # What a client gives a server on stdio before it sends a signal differs: two seconds is usual.
 ENDING_SECONDS = 10
 CORE_TRANSPORTS = ("stdio", "http")
+# Some frameworks report their use to their makers otherwise.
+NO_TELEMETRY = {
+    "AGNO_TELEMETRY": "false",
+    "ANONYMIZED_TELEMETRY": "false",
+    "CREWAI_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "1",
+    "HAYSTACK_TELEMETRY_ENABLED": "false",
+    "MASTRA_TELEMETRY_DISABLED": "1",
+    "MCP_USE_ANONYMIZED_TELEMETRY": "false",
+    "OTEL_SDK_DISABLED": "true",
+}
 PATHS = {"http": "/mcp", "sse": "/sse", "ws": "/mcp"}
 
 
@@ -49,13 +60,20 @@ class Run:
 
     def fault(self, feature: Feature) -> str:
         """Why the feature fails here by the client's own fault, or an empty string."""
-        faults = self.client.faults
+        return self.client.faults.get(self._key(feature), "")
+
+    def fails_always(self, feature: Feature) -> bool:
+        """Whether the client's fault shows in each run."""
+        return self._key(feature) not in self.client.sometimes
+
+    def _key(self, feature: Feature) -> str:
+        """The key of the feature in the client's faults."""
         run = f"{self.transport}/{self.revision}"
         for where in (run, self.transport, self.revision):
-            reason = faults.get(f"{feature.name} {where}")
-            if reason is not None:
-                return reason
-        return faults.get(feature.name, "")
+            key = f"{feature.name} {where}"
+            if key in self.client.faults:
+                return key
+        return feature.name
 
     @property
     def features(self) -> list[Feature]:
@@ -124,7 +142,7 @@ def drive(
                 capture_output=True,
                 encoding="utf-8",
                 cwd=PROJECT,
-                env={**os.environ, "LIFESPAN_FILE": str(ended)},
+                env={**os.environ, **NO_TELEMETRY, "LIFESPAN_FILE": str(ended)},
                 timeout=SECONDS,
                 check=False,
             )

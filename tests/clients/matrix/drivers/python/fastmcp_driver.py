@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import mcp
-from driver import main
+from driver import Unsupported, main
 from fastmcp.client import Client
 from fastmcp.client.transports import (
     ClientTransport,
@@ -73,6 +73,19 @@ class FastMCP(SessionDriver):
         return await self.client.call_tool_mcp(
             name, arguments, progress_handler=progress_callback
         )
+
+    async def set_log_level(self) -> None:
+        if self.target.revision == STATELESS:
+            raise Unsupported("does not ask for log messages in 2026-07-28")
+        await super().set_log_level()
+
+    async def subscriptions(self) -> Any:
+        raise Unsupported("has no method for it")
+
+    async def list_changes(self) -> Any:
+        if self.target.revision == STATELESS:
+            raise Unsupported("does not listen for changes in 2026-07-28")
+        return await super().list_changes()
 
     async def elicit(self, message: str, response_type: Any, *rest: Any) -> Any:
         return {"city": "Rome", "days": 3}

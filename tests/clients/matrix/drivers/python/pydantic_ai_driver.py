@@ -110,7 +110,7 @@ class PydanticAI(Driver):
         prompt = await self.toolset.get_prompt("recommend", {"city": "Rome"})
         return {
             "names": [prompt.name for prompt in listed],
-            "text": prompt.messages[0].content,
+            "text": prompt.messages[0].content.content,
         }
 
 
