@@ -14,20 +14,22 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from mcp_trio.load_spec import UsageError
 
 from . import report
-from .contenders import CONTENDERS, Roll, call_roll, found
-from .ratios import RATIOS, Figures
-from .report import WORKLOADS
+from .contenders import CONTENDERS, Contender, Roll, call_roll, found
+from .ratios import Figures
+from .registry import RATIOS, WORKLOADS
 from .stand import Stand
 from .workloads import FULL, QUICK, Pace, Workload
 
-# Letters in a line where there is no terminal that says how many it has.
+# The width of the report where there is no terminal.
 WIDTH = 140
-# What takes minutes to build is left out of a quick run, unless it is there.
+# What takes minutes to build. A quick run leaves it out, unless it is built.
 SLOW_TO_BUILD = ("go", "cargo")
+# What takes longer than the others together. No bound of a quick run needs it.
+SLOW_TO_RUN = ("fastmcp",)
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Build, measure, tell; 1 where a ratio is not reached or a contender fails, as the exit code."""
+    """Build and measure. Returns 1 if a bound is missed or a call failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "--quick",
@@ -54,48 +56,59 @@ def main(words: Sequence[str] | None = None) -> int:
         )
     console = Console(stderr=True)
     pace = QUICK if options.quick else FULL
-    wanted = [
-        one
-        for one in WORKLOADS.values()
-        if not options.only and (pace.many or not one.full_only)
-    ]
-    wanted += [WORKLOADS[name] for name in options.only]
-    needed = [
-        one
-        for one in CONTENDERS
-        if any(one.name in workload.contenders for workload in wanted)
-    ]
-    chosen = [
-        one
-        for one in needed
-        if not options.quick or one.toolchain not in SLOW_TO_BUILD or found(one)
-    ]
-    roll = call_roll(chosen, console.print)
-    roll.left_out |= {
-        one.name: "not built before, and --quick does not"
-        for one in needed
-        if one not in chosen
-    }
-    for name, reason in roll.left_out.items():
-        console.print(f"left out: {name}: {reason}", markup=False)
-    figures = measure(wanted, pace, roll, console)
-    document = report.Document.of(
-        figures, roll, "python -m benchmarks" + " --quick" * options.quick
-    )
+    workloads = chosen_workloads(options.only, pace)
+    roll = build_contenders(workloads, options.quick, console)
+    figures = measure(workloads, pace, roll, console)
+    command = "python -m benchmarks"
+    if options.quick:
+        command += " --quick"
+    document = report.Document.of(figures, roll, command)
     document.show(Console(width=None if sys.stdout.isatty() else WIDTH))
     if options.results:
         document.write(options.results)
-    return (
-        1
-        if any(ratio.holds(figures) is False for ratio in RATIOS) or document.failed
-        else 0
-    )
+    missed = any(ratio.holds(figures) is False for ratio in RATIOS)
+    return int(missed or bool(document.failed))
+
+
+def chosen_workloads(names: Sequence[str], pace: Pace) -> list[Workload]:
+    """Return the workloads that were named, or all that the pace allows."""
+    if names:
+        return [WORKLOADS[name] for name in names]
+    return [one for one in WORKLOADS.values() if pace.many or not one.full_only]
+
+
+def build_contenders(
+    workloads: Sequence[Workload], quick: bool, console: Console
+) -> Roll:
+    """Build the contenders of some workloads. A quick run builds nothing slow."""
+    needed = {name for workload in workloads for name in workload.contenders}
+    chosen = [contender for contender in CONTENDERS if contender.name in needed]
+    skipped: dict[str, str] = {}
+    for contender in chosen:
+        reason = _reason_to_skip(contender)
+        if quick and reason:
+            skipped[contender.name] = reason
+    chosen = [contender for contender in chosen if contender.name not in skipped]
+    roll = call_roll(chosen, console.print)
+    roll.left_out |= skipped
+    for name, reason in roll.left_out.items():
+        console.print(f"left out: {name}: {reason}", markup=False)
+    return roll
+
+
+def _reason_to_skip(contender: Contender) -> str:
+    """Return why a quick run leaves a contender out, or nothing."""
+    if contender.name in SLOW_TO_RUN:
+        return "too slow for --quick"
+    if contender.toolchain in SLOW_TO_BUILD and not found(contender):
+        return "not built before, and --quick does not"
+    return ""
 
 
 def measure(
-    wanted: Sequence[Workload], pace: Pace, roll: Roll, console: Console
+    workloads: Sequence[Workload], pace: Pace, roll: Roll, console: Console
 ) -> Figures:
-    """Each workload in turn. One that fails is told, and the others go on."""
+    """Measure each workload in turn. If one fails, the others go on."""
     by_name = {contender.name: contender for contender in CONTENDERS}
     figures: Figures = {}
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
@@ -103,8 +116,8 @@ def measure(
         Stand(roll.there) as stand,
         Progress(*columns, console=console, transient=True) as progress,
     ):
-        bar = progress.add_task("", total=len(wanted))
-        for workload in wanted:
+        bar = progress.add_task("", total=len(workloads))
+        for workload in workloads:
             progress.update(bar, description=workload.title)
             started = time.monotonic()
             contenders = [

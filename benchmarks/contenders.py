@@ -282,7 +282,7 @@ CALLER_ONLY = (
 )
 
 FLOOR = (
-    "no protocol: no validation, sessions, cancellation or errors; wait and block are answered as add is",
+    "no protocol: no validation, sessions, cancellation or errors; wait and block are answered like add",
     "the reply is the same in all revisions, without the resultType and _meta of the newest",
     "a listed tool is 168 bytes",
 )
@@ -322,8 +322,21 @@ CONTENDERS = (
             TEXT_ALONE,
             JSON_IS_MUTE,
             "stdio runs on asyncio without uvloop, as its run() does, and reads and writes in threads",
+            "route is missing: only its low-level server takes a JSON Schema",
             CALLER_ONLY + "; subscribers of the newest revision all hear",
             "a listed tool is 215 bytes: titles in its schema",
+        ),
+    ),
+    Contender(
+        "python_sdk_lowlevel",
+        "the official Python SDK's low-level server, which takes JSON Schemas",
+        "python_sdk",
+        "python",
+        {"stdio": BOTH},
+        program="lowlevel.py",
+        differs=(
+            ONE_CORE,
+            "has the tool route only, and checks its arguments with jsonschema itself",
         ),
     ),
     Contender(
@@ -356,6 +369,7 @@ CONTENDERS = (
             JSON_IS_MUTE,
             CALLER_ONLY,
             "no subscriptions in the newest revision",
+            "route is a subclass of Tool, which checks its arguments with jsonschema",
             "a listed tool is 248 bytes: a title, and tags in its _meta",
         ),
     ),
@@ -372,6 +386,8 @@ CONTENDERS = (
             "block uses a thread of asyncio: its tools are always async functions",
             "an integer and a list are fields of a model: other results are text without an output schema",
             "no tool is added while it serves, so grow is missing",
+            "on stdio, a line of more than 64 KiB ends it, so echo is not measured with 1 MB",
+            "route takes a model, because a tool cannot have a JSON Schema of its own",
         ),
     ),
     Contender(
@@ -405,6 +421,7 @@ CONTENDERS = (
             "results have no isError where it is false",
             "over http and stateless progress is lost or goes on the session's standing stream: measure it over stream",
             "list-changed waits 10 ms for more of its kind",
+            "order has a schema written by hand: constraints are not inferred from types",
             "its page size is set so that all tools come on one page, as with the others",
             "a listed tool is 197 bytes: its schema refuses other arguments",
         ),
@@ -420,6 +437,7 @@ CONTENDERS = (
             MANY_CORES,
             "with a session every reply is a stream of events: there is no switch",
             "no _meta with the server's name in results of the newest revision",
+            "arguments are decoded into types, without a check by their schema: order and route check constraints themselves",
             "list-changed is wired by hand, a task for each listener: the SDK has nothing to send it to all",
             "a listed tool is 259 bytes: the formats of its integers, and the dialect of its schema",
         ),
@@ -440,6 +458,15 @@ CONTENDERS = (
         "ours",
         {"stdio": BOTH},
         program="loop.py",
+        differs=FLOOR,
+    ),
+    Contender(
+        "floor_tasks",
+        "floor: a trio loop with a task for each message, which waits once",
+        "floors",
+        "ours",
+        {"stdio": BOTH},
+        program="tasks.py",
         differs=FLOOR,
     ),
     Contender(

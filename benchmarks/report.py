@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,18 +16,25 @@ from rich.table import Table
 from mcp_trio.bench.report import chart, duration
 
 from .contenders import CONTENDERS, Roll, versions
-from .ratios import RATIOS, Figures
-from .specials import SPECIALS
-from .workloads import LOADED, Figure, Workload
+from .ratios import Figures
+from .registry import RATIOS, WORKLOADS
+from .workloads import Figure
 
-ALL: list[Workload] = [*LOADED, *SPECIALS]
-WORKLOADS = {workload.name: workload for workload in ALL}
 CHARTS = {
     "stdio_async": "chart-stdio.svg",
     "http_newest": "chart-http.svg",
     "start_up": "chart-start-up.svg",
     "memory": "chart-memory.svg",
 }
+# A title, a key of a figure's `about`, and how its value is shown.
+Column = tuple[str, str, Callable[[float], str]]
+COLUMNS: list[Column] = [
+    ("p50", "p50", duration),
+    ("p99", "p99", duration),
+    ("load, cores", "load_took", "{:.2f}".format),
+    ("server, cores", "server_took", "{:.2f}".format),
+    ("wake-ups a second", "wake-ups", "{:.3g}".format),
+]
 WHAT = {contender.name: contender.what for contender in CONTENDERS}
 OURS = "mcp_trio"
 
@@ -122,7 +129,7 @@ class Document:
 
     def _tables(self) -> list[tuple[str, list[str], list[list[str]]]]:
         held = [
-            list(ratio.told(self.figures))
+            list(ratio.row(self.figures))
             for ratio in RATIOS
             if ratio.of[0] in self.figures
         ]
@@ -141,39 +148,38 @@ class Document:
         return tables
 
     def _header(self, name: str) -> list[str]:
-        first = {"s": "time", "B": "memory"}.get(
-            WORKLOADS[name].unit, WORKLOADS[name].unit
-        )
-        timed = (
-            ["p50", "p99"]
-            if any("p50" in figure.about for figure in self.figures[name].values())
-            else []
-        )
-        return ["", first, *timed, "mcp_trio to it", "rounds from, to"]
+        unit = WORKLOADS[name].unit
+        first = {"s": "time", "B": "memory"}.get(unit, unit)
+        columns = [title for title, _, _ in self._columns(name)]
+        return ["", first, *columns, "mcp_trio to it", "rounds from, to"]
+
+    def _columns(self, name: str) -> list[Column]:
+        """Return the columns for which there is something in the figures."""
+        keys: set[str] = set()
+        for figure in self.figures[name].values():
+            keys.update(figure.about)
+        return [column for column in COLUMNS if column[1] in keys]
 
     def _rows(self, name: str, figures: dict[str, Figure]) -> list[list[str]]:
-        unit, ours = WORKLOADS[name].unit, next(iter(figures.values()), None)
+        unit = WORKLOADS[name].unit
+        ours = next(iter(figures.values())).value
         rows = []
         for contender, figure in figures.items():
-            times = [
-                duration(float(str(figure.about[key])))
-                for key in ("p50", "p99")
-                if key in figure.about
-            ]
-            ratio = f"{ours.value / figure.value:.3g}" if ours and figure.value else ""
-            low, high = (
-                amount(value, unit)
-                for value in (min(figure.rounds), max(figure.rounds))
-            )
-            mark = (
-                " (the load is the limit)"
-                if figure.about.get("limited_by_the_load")
-                else ""
-            )
-            spread = f"{low}, {high}" if len(figure.rounds) > 1 else ""
-            rows.append(
-                [contender, amount(figure.value, unit) + mark, *times, ratio, spread]
-            )
+            first = amount(figure.value, unit)
+            if figure.about.get("limited_by_the_load"):
+                first += " (the load is the limit)"
+            details = []
+            for _, key, show in self._columns(name):
+                details.append(show(float(str(figure.about.get(key, "nan")))))
+            ratio = ""
+            if figure.value:
+                ratio = f"{ours / figure.value:.3g}"
+            spread = ""
+            if len(figure.rounds) > 1:
+                low = amount(min(figure.rounds), unit)
+                high = amount(max(figure.rounds), unit)
+                spread = f"{low}, {high}"
+            rows.append([contender, first, *details, ratio, spread])
         return rows
 
     def _remarks(self) -> list[str]:
@@ -182,18 +188,19 @@ class Document:
             for name, reason in self.roll.left_out.items()
         ]
         lines += [f"- failed: {what}" for what in self.failed]
-        missed = [
-            " to ".join(ratio.told(self.figures)[:2])
-            for ratio in RATIOS
-            if ratio.holds(self.figures) is False
-        ]
-        reached = sum(ratio.holds(self.figures) is True for ratio in RATIOS)
-        bound = sum(ratio.bound is not None for ratio in RATIOS)
-        lines.append(
-            f"- {reached} of {bound} ratios reached"
-            + "".join(f"; missed: {what}" for what in missed)
-        )
-        return lines
+        reached = 0
+        missed = []
+        for ratio in RATIOS:
+            holds = ratio.holds(self.figures)
+            if holds is True:
+                reached += 1
+            elif holds is False:
+                row = ratio.row(self.figures)
+                missed.append(
+                    f"- missed: {row.what} to {row.to_what}: {row.ratio}, {row.bound}"
+                )
+        lines.append(f"- {reached} of {reached + len(missed)} bounds reached")
+        return lines + missed
 
     def _versions(self) -> dict[str, str]:
         there = [

@@ -1,15 +1,13 @@
-"""Workloads that are more than a call repeated: starting, growing, many at once, many listeners, many sessions."""
+"""Workloads other than loads: memory, many tools, many calls, listeners and sessions."""
 
 from __future__ import annotations
 
 import os
 import selectors
-import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from mcp_trio.bench.target import BenchTarget, reach, request
@@ -17,55 +15,11 @@ from mcp_trio.bench.transports import HttpLoadConnection
 from mcp_trio.load_spec import UsageError
 
 from .contenders import NEWEST, OLDER, SOURCES, Contender, environment
-from .stand import QUIET, Stand, Way
-from .workloads import NUMBERS, PEERS, STDIO, Figure, Pace, Workload
+from .ratios import Ratio, shorter
+from .stand import Stand, Way
+from .workloads import NUMBERS, PEERS, STDIO, Figure, Pace, Workload, median
 
 ADD = {"name": "add", "arguments": NUMBERS}
-
-
-def figure(rounds: Sequence[float]) -> Figure:
-    """The median."""
-    return Figure(statistics.median(rounds), list(rounds))
-
-
-@dataclass(frozen=True)
-class StartUp:
-    """From the start of a process, by the usual command, until it has answered initialize."""
-
-    name = "start_up"
-    title = "spawn to initialize reply"
-    unit = "s"
-    contenders = ("mcp_trio", *PEERS)
-    full_only = False
-
-    def measure(
-        self, stand: Stand, contenders: Sequence[Contender], pace: Pace
-    ) -> dict[str, Figure]:
-        """Start each in turn. The first round fills caches and does not count."""
-        rounds: dict[str, list[float]] = {one.name: [] for one in contenders}
-        rounds["floor_import"] = []
-        for _ in range(2 + pace.rounds):
-            for one in contenders:
-                with self._started(stand, one) as server:
-                    rounds[one.name].append(server.start_up or 0)
-            rounds["floor_import"].append(self._import_time())
-        return {name: figure(times[1:]) for name, times in rounds.items()}
-
-    def _started(
-        self, stand: Stand, contender: Contender
-    ) -> AbstractContextManager[BenchTarget]:
-        if contender.name != "mcp_trio":
-            return stand.reached(contender, STDIO)
-        program = str(SOURCES / contender.folder / contender.program)
-        command = [sys.executable, "-m", "mcp_trio", "run", program]
-        return reach(command, OLDER, env=environment(contender), stderr=QUIET)
-
-    def _import_time(self) -> float:
-        """Return the seconds of a process that only imports the libraries."""
-        started = time.perf_counter()
-        command = [sys.executable, "-c", "import trio, msgspec"]
-        subprocess.run(command, check=True)
-        return time.perf_counter() - started
 
 
 @dataclass(frozen=True)
@@ -89,7 +43,7 @@ class Memory:
                 continue  # 10,000 calls take it ten seconds
             with stand.reached(one, STDIO) as server:
                 server.load([request("tools/call", ADD, OLDER)], 100, 600, self.calls)
-                figures[one.name] = figure([float(server.memory() or 0)])
+                figures[one.name] = median([float(server.memory() or 0)])
         return figures
 
 
@@ -122,7 +76,7 @@ class ManyTools:
             for _ in range(2 * pace.rounds):
                 for name, server in reached.items():
                     rounds[name].append(1 / server.load(call, 1000, pace.seconds).rate)
-        return {name: figure(times) for name, times in rounds.items()}
+        return {name: median(times) for name, times in rounds.items()}
 
 
 @dataclass(frozen=True)
@@ -158,7 +112,7 @@ class InFlight:
                     for _ in range(self.calls // number):
                         server.load(meet, number, 60, number)
                     rounds[name].append((time.perf_counter() - started) / self.calls)
-        return {name: figure(times[1:]) for name, times in rounds.items()}
+        return {name: median(times[1:]) for name, times in rounds.items()}
 
 
 @dataclass(frozen=True)
@@ -190,7 +144,7 @@ class FanOut:
                 rounds = [
                     self._change(caller, selector) for _ in range(1 + 2 * pace.rounds)
                 ]
-                figures[f"{number:,} streams"] = figure(rounds[1:])
+                figures[f"{number:,} streams"] = median(rounds[1:])
         return figures
 
     def _listen(
@@ -256,7 +210,7 @@ class Sessions:
     contenders = ("mcp_trio", *PEERS)
     full_only = True
     number = 10_000
-    seconds = 20.0
+    seconds = 10.0
 
     def measure(
         self, stand: Stand, contenders: Sequence[Contender], pace: Pace
@@ -280,7 +234,7 @@ class Sessions:
                         server.open(OLDER)
                         opened += 1
                 taken = time.perf_counter() - started
-                figures[one.name] = figure(
+                figures[one.name] = median(
                     [((server.memory() or 0) - before) / max(opened, 1)]
                 )
                 figures[one.name].about = {
@@ -290,8 +244,7 @@ class Sessions:
         return figures
 
 
-SPECIALS: list[Workload] = [
-    StartUp(),
+WORKLOADS: list[Workload] = [
     Memory("memory", "memory after 10,000 calls", 10_000, ("mcp_trio", *PEERS)),
     Memory("memory_1000", "memory after 1,000 calls", 1000, ("mcp_trio",)),
     Memory("memory_100000", "memory after 100,000 calls", 100_000, ("mcp_trio",)),
@@ -299,4 +252,49 @@ SPECIALS: list[Workload] = [
     InFlight(),
     FanOut(),
     Sessions(),
+]
+
+RATIOS = [
+    *shorter("memory", "memory after 10,000 calls", {"python_sdk": 0.4, "tiny": 0.65}),
+    Ratio(
+        "memory after 100,000 calls",
+        ("memory_100000", "mcp_trio"),
+        ("memory_1000", "mcp_trio"),
+        1.02,
+        at_most=True,
+        to_what="after 1,000",
+    ),
+    Ratio(
+        "a call with 10,000 tools",
+        ("many_tools", "10,000 tools"),
+        ("many_tools", "10 tools"),
+        1.1,
+        at_most=True,
+        to_what="with 10",
+    ),
+    Ratio(
+        "a call with 10,000 in flight",
+        ("in_flight", "10,000 in flight"),
+        ("in_flight", "100 in flight"),
+        1.3,
+        at_most=True,
+        to_what="with 100",
+    ),
+    Ratio(
+        "fan-out to 1,000 streams",
+        ("fan_out", "1,000 streams"),
+        None,
+        0.05,
+        at_most=True,
+        to_what="in itself",
+        unit="s",
+    ),
+    Ratio(
+        "fan-out to 1,000 streams",
+        ("fan_out", "1,000 streams"),
+        ("fan_out", "250 streams"),
+        5.0,
+        at_most=True,
+        to_what="to 250: linear is 4",
+    ),
 ]

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -53,17 +53,26 @@ class Stand:
     def __exit__(self, *problem: object) -> None:
         self._processes.__exit__(None, None, None)
 
+    def command(
+        self, contender: Contender, tools: int = 0
+    ) -> tuple[list[str], dict[str, str]]:
+        """Return the command that starts a contender on stdio, and its environment."""
+        command = self._builds[contender.name].command(contender, "stdio")
+        return pinned(contender, command), surroundings(contender, tools)
+
     @contextmanager
-    def reached(self, contender: Contender, way: Way) -> Iterator[BenchTarget]:
-        """A contender that answers. On stdio it is started for it, otherwise it goes on running. Raises UsageError."""
+    def reached(
+        self, contender: Contender, way: Way, variables: Mapping[str, str] | None = None
+    ) -> Iterator[BenchTarget]:
+        """Reach a contender. Raises UsageError.
+
+        On stdio it is started, with these environment variables, and ended. Over other
+        transports it is started once, and goes on running.
+        """
         if way.mode == "stdio":
-            command = self._builds[contender.name].command(contender, "stdio")
-            with reach(
-                pinned(contender, command),
-                way.revision,
-                env=surroundings(contender, way.tools),
-                stderr=QUIET,
-            ) as server:
+            command, environment = self.command(contender, way.tools)
+            environment |= variables or {}
+            with reach(command, way.revision, env=environment, stderr=QUIET) as server:
                 yield server
             return
         port, pid = self._listening(contender, way)

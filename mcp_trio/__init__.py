@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from .server.middleware import Proceed as Proceed
     from .server.sampling import Sampled as Sampled
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Access",

@@ -28,7 +28,7 @@ _NOT_THE_USERS = (
 
 
 class UsageError(Exception):
-    """Ends a command with one line: what is wrong, and what to do about it."""
+    """Ends a command with one line: the problem, and how to fix it."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -3,7 +3,15 @@
 import gc
 import signal
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import (
     AsyncExitStack,
     asynccontextmanager,
@@ -12,6 +20,7 @@ from contextlib import (
 )
 from functools import partial
 from pathlib import Path
+from socket import socket
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import trio
@@ -21,14 +30,17 @@ from .auth.principal import owner
 from .server import app
 from .server.context import StateT
 from .server.serve_conversation import serve_conversation
+from .server.shared_limiter import SharedLimiter
 from .server.trio_loop import must_be_in_trio
 from .transports.address import parse_address
 from .transports.http.settings import HttpSettings
+from .transports.send_queue import after
 
 if TYPE_CHECKING:
     from .extensions.apps import Csp, Permission
     from .server.extension_points import ServerExtension
     from .stores.base import Store
+    from .stores.peers import Peers
     from .transports.http.asgi import Application
     from .transports.stdio import StdioWire
 
@@ -68,6 +80,7 @@ class Server(app.Server[StateT]):
 
     # None: what the server keeps ends with its process.
     _store: "Store | None" = None
+    _peers: "Peers | None" = None
 
     def use_tasks(self) -> None:
         """Declare the tasks extension, with its defaults."""
@@ -98,7 +111,13 @@ class Server(app.Server[StateT]):
                 "server.use_store(): the server is running; choose the store before"
             )
         self._store = create_store(store) if isinstance(store, str) else store
-        self.shared_state = self._store if self._store.is_shared else None
+        self.shared_state = None
+        self.peers = self._peers = None
+        if self._store.is_shared:
+            from .stores.peers import Peers
+
+            self.shared_state = self._store
+            self.peers = self._peers = Peers(self._store, self.info.name)
         if self.extensions is not None:
             self.extensions.use_store(self._store)
 
@@ -108,6 +127,10 @@ class Server(app.Server[StateT]):
 
         if Apps.identifier not in (self.extensions or ()):
             self.add_extension(Apps())
+
+    def use_skills(self) -> None:
+        """Declare the skills extension, unless it is declared already."""
+        declare_skills(self)
 
     def ui(
         self,
@@ -175,6 +198,13 @@ class Server(app.Server[StateT]):
         """Enter what the server needs while it runs."""
         if self._store is not None:
             await stack.enter_async_context(self._store.running())
+        if self.shared_state is not None:
+            self.shared_limiter = SharedLimiter(
+                self.limiter, self.shared_state, self.info.name
+            )
+        if self._peers is not None:
+            self._peers.relay_changes_for(self.subscriptions)
+            await stack.enter_async_context(self._peers.running())
         if self.telemetry:
             from .telemetry import observing  # loads opentelemetry
 
@@ -276,8 +306,8 @@ class Server(app.Server[StateT]):
         in_main_thread = threading.current_thread() is threading.main_thread()
         if trio.lowlevel.in_trio_run() or not in_main_thread:
             raise RuntimeError(
-                "Server.run() starts a loop in the main thread, as signals come there; "
-                "where one runs already: await server.serve(stdio=True)"
+                "Server.run() starts a loop in the main thread, which gets signals. "
+                "If a loop runs already, use: await server.serve(stdio=True)"
             )
         trio.run(partial(self.serve, stdio=True))
 
@@ -285,13 +315,21 @@ class Server(app.Server[StateT]):
 def add_skills(server: app.Server[Any], folder: str | Path) -> None:
     """Serve the skills in a folder: see `Server.skills`."""
     try:
-        from .extensions.skills import IDENTIFIER, Skills, add_folder
+        from .extensions.skills import add_folder
     except ModuleNotFoundError as error:
         if error.name != "yaml":
             raise
         raise ImportError("skills need: pip install 'mcp_trio[skills]'") from None
 
     add_folder(server, Path(folder))
+    declare_skills(server)
+
+
+def declare_skills(server: app.Server[Any]) -> None:
+    """Declare the skills extension, unless it is declared already."""
+    from .extensions.skills import IDENTIFIER, Skills, add_skill_files
+
+    add_skill_files(server)
     if IDENTIFIER not in (server.extensions or ()):
         server.add_extension(Skills())
 
@@ -305,6 +343,18 @@ class _Places(Struct):
     console: str | int | None
     http_engine: HttpEngine
     settings: HttpSettings
+
+
+class Supervision(Struct):
+    """What a worker process has from its parent.
+
+    `listeners` are the sockets for "http" and "ws" that listen already. Setting `stop`
+    stops the server in an orderly way, and setting `stop_at_once` at once.
+    """
+
+    listeners: Mapping[str, Sequence[socket]]
+    stop: trio.Event
+    stop_at_once: trio.Event
 
 
 async def serve(
@@ -323,9 +373,13 @@ async def serve(
     tls: tuple[str, str] | None = None,
     public_url: str | None = None,
     trusted_proxies: Iterable[str] = (),
+    supervision: Supervision | None = None,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve a server; the options are those of `Server.serve`."""
+    """Serve a server; the options are those of `Server.serve`.
+
+    A worker process has `supervision`. The other options are the same for all workers.
+    """
     must_be_in_trio("Server.serve")
     if not stdio and http is None and ws is None and console is None:
         raise ValueError("nothing to serve on: say stdio=True or http='127.0.0.1:8000'")
@@ -346,7 +400,10 @@ async def serve(
     )
     places = _Places(stdio, http, ws, console, http_engine, settings)
     await _run_until_stopped(
-        server, partial(_run_transports, server, places), task_status
+        server,
+        partial(_run_transports, server, places, supervision),
+        task_status,
+        supervision,
     )
 
 
@@ -381,6 +438,7 @@ async def _run_until_stopped(
     server: app.Server[Any],
     run: Callable[[trio.Event, trio.TaskStatus[list[str]]], Awaitable[None]],
     task_status: trio.TaskStatus[list[str]],
+    supervision: Supervision | None = None,
 ) -> None:
     """Run a server until a signal arrives or `run` returns.
 
@@ -396,6 +454,10 @@ async def _run_until_stopped(
             nursery.start_soon(
                 _stop_on_signal, server, signals, serving, stopping, everything
             )
+            if supervision is not None:
+                nursery.start_soon(
+                    _stop_when_told, server, supervision, stopping, everything
+                )
             async with server.running():
                 serving.set()
                 await run(stopping, task_status)
@@ -427,18 +489,36 @@ async def _stop_on_signal(
 ) -> None:
     """Stop in an orderly way at the first signal, and at once at the second.
 
-    A signal that arrives before anything is served stops at once too. The signal after
+    A signal that arrives before anything is served stops at once too. A Ctrl-C after
     that has its default action, which ends the process even if a tool or a lifespan
     does not let itself be cancelled.
+
+    A SIGTERM that is repeated counts as one. A client that sends it to the process
+    group reaches the server twice if the server's parent, as `uv run`, passes it on.
     """
-    is_settling = False
+    received = set[int]()
     async with trio.open_nursery() as nursery:
         async for number in signals:
-            if is_settling or not serving.is_set():
+            if number == signal.SIGTERM and number in received:
+                continue
+            if received or not serving.is_set():
                 everything.cancel()
-                signal.signal(number, signal.SIG_DFL)
-            is_settling = True
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
+            received.add(number)
             nursery.start_soon(_settle, server, stopping)
+
+
+async def _stop_when_told(
+    server: app.Server[Any],
+    supervision: Supervision,
+    stopping: trio.Event,
+    everything: trio.CancelScope,
+) -> None:
+    """Stop a worker process in an orderly way, or at once, when its parent says so."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(after, supervision.stop_at_once, everything.cancel)
+        await supervision.stop.wait()
+        await _settle(server, stopping)
 
 
 async def _settle(server: app.Server[Any], stopping: trio.Event) -> None:
@@ -451,12 +531,14 @@ async def _settle(server: app.Server[Any], stopping: trio.Event) -> None:
 async def _run_transports(
     server: app.Server[Any],
     places: _Places,
+    supervision: Supervision | None,
     stopping: trio.Event,
     task_status: trio.TaskStatus[list[str]],
 ) -> None:
     """Run every transport until `stopping` is set and its requests have finished."""
+    inherited = {} if supervision is None else supervision.listeners
     async with trio.open_nursery() as nursery:
-        listeners = _Listeners(server, places.settings, stopping, nursery)
+        listeners = _Listeners(server, places.settings, stopping, nursery, inherited)
         if places.console is not None:
             # Before the others, as it shows only conversations that begin after it.
             await listeners.start_console(places.console)
@@ -479,12 +561,15 @@ class _Listeners:
         settings: HttpSettings,
         stopping: trio.Event,
         nursery: trio.Nursery,
+        inherited: Mapping[str, Sequence[socket]],
     ) -> None:
         self.urls: list[str] = []  # the endpoints
         self._server = server
         self._settings = settings
         self._stopping = stopping
         self._nursery = nursery
+        # Transport -> sockets that listen already.
+        self._inherited = inherited
 
     async def start_console(self, place: str | int) -> None:
         """Serve the page for people."""
@@ -527,6 +612,7 @@ class _Listeners:
             port,
             stopping=self._stopping,
             settings=self._settings,
+            listeners=self._inherited.get(scheme, ()),
         )
         for address in await self._nursery.start(start):
             self.urls.append(_url(scheme, address, self._settings))

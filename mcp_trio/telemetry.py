@@ -178,7 +178,7 @@ def _parent_and_links(request: Request) -> tuple[Context | None, list[Link]]:
 
 
 def _context_of_headers(request: Request) -> Context | None:
-    """Return the trace context of the HTTP request; None stands for the current one."""
+    """Return the trace context of the HTTP request; None means the current one."""
     from opentelemetry import propagate, trace
 
     headers: Mapping[bytes, bytes] = getattr(request.channel, "headers", {})
@@ -195,7 +195,7 @@ def _context_of_headers(request: Request) -> Context | None:
 
 
 def _carrier_in_meta(raw: Raw) -> dict[str, str]:
-    """Return the trace context in a request's `_meta`; empty if there is none."""
+    """Return the trace context in a request's `_meta`, or an empty one."""
     if b"traceparent" not in bytes(raw):
         return {}
     try:
@@ -264,7 +264,7 @@ def _own_attributes(request: Request) -> dict[str, str]:
 
 def _failure_attributes(request: Request) -> dict[str, str]:
     """Return the attributes of a request that failed; empty for all others."""
-    if request.outcome == "ok":
+    if request.outcome in ("ok", "task"):
         return {}
     if request.error is None:
         return {"error.type": ERROR_TYPES[request.outcome]}

@@ -67,7 +67,8 @@ def jwt(
         )
     if not (issuer and audience):
         raise ValueError(
-            "jwt: expected issuer and audience, who signs the tokens and for whom, "
+            "jwt: expected issuer and audience, which name who issues the tokens and "
+            "who receives them, "
             f"got {issuer!r} and {audience!r}"
         )
     usable = _usable_algorithms(algorithms, key)
@@ -130,7 +131,7 @@ def _usable_algorithms(given: Iterable[str], key: str | bytes | None) -> list[st
     if secret and (key is None or secret < set(names)):
         raise ValueError(
             f"jwt(algorithms): {', '.join(names)}: "
-            "a secret goes with no public key and no key set"
+            "a secret cannot be combined with a public key or a key set"
         )
     if secret and key is not None and len(key) < SHORTEST_SECRET:
         raise ValueError(f"jwt(key): a secret has at least {SHORTEST_SECRET} bytes")
@@ -138,7 +139,7 @@ def _usable_algorithms(given: Iterable[str], key: str | bytes | None) -> list[st
     if not usable:
         raise ValueError(
             f"jwt(algorithms): {', '.join(names) or 'none'}: "
-            "no such signature can be checked by this key"
+            "this key cannot check such signatures"
         )
     return usable
 
@@ -156,7 +157,7 @@ def _fits(name: str, key: str | bytes | None) -> bool:
             return False
         return key is None or algorithm.prepare_key(key) is not None
     except NotImplementedError:
-        raise ValueError(f"jwt(algorithms): there is no {name!r}") from None
+        raise ValueError(f"jwt(algorithms): unknown algorithm {name!r}") from None
     except (pyjwt.PyJWTError, TypeError, ValueError):
         return False
 
@@ -270,7 +271,7 @@ class KeySet:
             self._keys = _decode_keys(data, self._url)
         except FETCH_ERRORS as problem:
             reason = str(problem) or "it took too long"
-            log.warning("the keys at %s could not be had: %s", self._url, reason)
+            log.warning("cannot fetch the keys from %s: %s", self._url, reason)
         else:
             now = trio.current_time()
             self._fetch_at = now + FETCH_INTERVAL
@@ -352,5 +353,5 @@ def _public_keys(key_set: Mapping[str, Any]) -> "dict[Any, PyJWK]":
         except (pyjwt.PyJWTError, TypeError, ValueError):
             continue
     if not found:
-        raise ValueError("there is no public key for signatures in the key set")
+        raise ValueError("the key set has no public key for signatures")
     return found

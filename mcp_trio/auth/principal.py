@@ -1,4 +1,4 @@
-"""Principals, and the scopes that decide what they can use."""
+"""Principals, and the scopes that they need."""
 
 import re
 import time
@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 # The characters that RFC 6749, section 3.3, allows in a scope. A quotation mark is not
 # one of them, so a scope is safe in a quoted string of a header.
-_SCOPE = re.compile(r"[!#-\[\]-~]+")
+_SCOPE = r"[!#-\[\]-~]+"
 
 NO_SCOPES: frozenset[str] = frozenset()
 
@@ -30,7 +30,7 @@ class Principal(Struct, frozen=True):
         name: object = self.name
         if not name or not isinstance(name, str):
             raise TypeError(
-                f"Principal(name): expected a string that says who it is, got {name!r}"
+                f"Principal(name): expected a non-empty string, got {name!r}"
             )
         scopes = as_scopes(self.scopes, "Principal(scopes)")
         structs.force_setattr(self, "scopes", scopes)
@@ -101,7 +101,7 @@ def as_scopes(given: Iterable[Any], what: str) -> frozenset[str]:
         )
     scopes = frozenset(given)
     for scope in scopes:
-        if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):
+        if not isinstance(scope, str) or not re.fullmatch(_SCOPE, scope):
             raise ValueError(
                 f"{what}: expected a scope of visible ASCII characters, without "
                 f'" and \\, got {scope!r}'

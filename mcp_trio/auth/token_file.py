@@ -58,7 +58,7 @@ class token_file:
                 self._read()
         except (OSError, ValueError) as problem:
             if self._seen is not None:
-                log.warning("%s; the tokens known before stay", problem)
+                log.warning("%s; the tokens read before remain valid", problem)
             # Read the file again as soon as that is possible.
             if isinstance(problem, OSError):
                 self._seen = None
@@ -71,7 +71,7 @@ class token_file:
             content = file.read()
         if os.name == "posix" and status.st_mode & _TOO_OPEN:
             log.warning(
-                "%s: others may change or read it; chmod 600 keeps them out", self._path
+                "%s: other users can read or change it; run chmod 600 on it", self._path
             )
         if self._known and not content.strip():
             raise ValueError(f"{self._path} is empty")

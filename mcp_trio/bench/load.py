@@ -379,7 +379,7 @@ def _refuse_request(reply: LoadReply) -> None:
     if reply.method and reply.id is not None:
         raise UsageError(
             f"the server asks for {reply.method} before it answers, "
-            "which a load cannot do"
+            "which a load cannot answer"
         )
 
 

@@ -93,7 +93,7 @@ def conversations(
 ) -> list[list[LoadRequest]]:
     """Return the requests of each trace that can be a load in a revision.
 
-    Raises UsageError if there is none.
+    Raises UsageError if nothing answers.
     """
     found = []
     problems = []
@@ -293,8 +293,11 @@ class BenchTarget(msgspec.Struct):
         while left:
             pid = left.pop()
             try:
-                with open(f"/proc/{pid}/task/{pid}/children") as file:
-                    children = file.read()
+                children = ""
+                # A thread may have started processes, too.
+                for thread in os.listdir(f"/proc/{pid}/task"):
+                    with open(f"/proc/{pid}/task/{thread}/children") as file:
+                        children += file.read()
                 with open(f"/proc/{pid}/{name}") as file:
                     content = file.read()
             except OSError:

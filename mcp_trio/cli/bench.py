@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 # The default numbers of requests at a time. Over HTTP, each has its own connection.
 AT_ONCE = {"http": [1, 16], "sse": [1], "ws": [1, 50], "stdio": [1, 1000]}
-# The width of the table if there is no terminal.
+# The width of the table without a terminal.
 WIDTH = 140
 # The time for warming up, as a share of the time that counts.
 WARM_UP = 0.3
@@ -202,7 +202,7 @@ def _measure(plan: Plan, advance: Callable[[float], None]) -> Report:
 
 
 def _load(server: BenchTarget, plan: Plan) -> tuple[str, Callable[..., Run]]:
-    """Return a description of the load, and what runs it. Raises UsageError."""
+    """Return a description of the load, and its generator. Raises UsageError."""
     if len(plan.traces) == 1 and not plan.think:
         [trace] = plan.traces
         requests = recorded(trace, server.revision)

@@ -10,8 +10,8 @@ from contextlib import ExitStack
 import trio
 
 from ..client.client import OPENS, Client, Result
-from ..client.tasks import TASKS
 from ..load_spec import UsageError
+from ..protocol.extensions import TASKS
 from ..protocol.types import Json
 from .arguments import find_tool, from_json, read_arguments
 from .options import PROG, SPOKEN, Parser, at_terminal, client_arguments

@@ -99,7 +99,7 @@ class InputSchema:
         return None
 
     def describe(self) -> str:
-        """Return what is expected, in a word or two."""
+        """Describe the expected value, in a word or two."""
         choices = self.choices()
         if choices:
             return "|".join(as_text(choice) for choice in choices)

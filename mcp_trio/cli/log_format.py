@@ -25,7 +25,7 @@ FIELDS = (
     "arguments",
 )
 # Control characters and line ends that JSON does not escape.
-_UNESCAPED = re.compile(r"[\x7f-\x9f\u2028\u2029]")
+_UNESCAPED = r"[\x7f-\x9f\u2028\u2029]"
 # The most characters of a traceback, which may quote what a client has sent.
 MOST_TRACEBACK = 20_000
 
@@ -50,8 +50,9 @@ class TextFormatter(_Formatter):
     Further lines are indented, so what a client sends cannot look like another record.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, worker: int | None = None) -> None:
         super().__init__("%(levelname)s %(name)s: %(message)s")
+        self._prefix = "" if worker is None else f"[worker {worker}] "
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as text."""
@@ -61,7 +62,7 @@ class TextFormatter(_Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Return the first line, without control characters."""
-        return visible(super().formatMessage(record))
+        return self._prefix + visible(super().formatMessage(record))
 
     def formatException(self, ei: _ExcInfo) -> str:
         """Return a traceback, indented."""
@@ -73,8 +74,12 @@ class JsonFormatter(_Formatter):
     """One JSON object per record.
 
     It has the time, the level, the logger, the message, those of FIELDS that the record
-    has, and a traceback.
+    has, and a traceback. With `--workers` it also has the worker's number.
     """
+
+    def __init__(self, worker: int | None = None) -> None:
+        super().__init__()
+        self._worker = worker
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as JSON."""
@@ -85,6 +90,8 @@ class JsonFormatter(_Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        if self._worker is not None:
+            fields["worker"] = self._worker
         for name in FIELDS:
             value = getattr(record, name, None)
             if isinstance(value, int | float | str) and value != "":
@@ -92,10 +99,10 @@ class JsonFormatter(_Formatter):
         if record.exc_info:
             fields["traceback"] = self.formatException(record.exc_info)
         text = encode(fields).decode()
-        return _UNESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+        return re.sub(_UNESCAPED, lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-FORMATTERS: dict[str, type[logging.Formatter]] = {
+FORMATTERS: dict[str, type[TextFormatter | JsonFormatter]] = {
     "text": TextFormatter,
     "json": JsonFormatter,
 }

@@ -33,7 +33,7 @@ def mock_arguments(parser: Parser) -> None:
 def mock(options: argparse.Namespace) -> int:
     """Serve what the server in a trace said, to test a client without the server.
 
-    A request that the trace does not have gets an error that lists what it has.
+    A request that is not in the trace gets an error that lists those in it.
     """
     from ..trace.format import read
     from ..trace.mock import MockScript

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-# Shows how much is done, of how much, and what is being done. Each of the first two is
+# Shows the progress, the total and the status message. Each of the first two is
 # None if it is not known.
 ShowProgress = Callable[[float | None, float | None, str], None]
 

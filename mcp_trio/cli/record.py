@@ -171,7 +171,7 @@ async def _record_network(url: str, spec: str, listen: str, recorder: Recorder) 
 
 
 def _remove_if_empty(path: Path) -> None:
-    """Remove a trace in which neither side has said anything."""
+    """Remove a trace without any messages."""
     if not path.exists():
         return
     _, *rows = path.read_bytes().splitlines()

@@ -32,7 +32,7 @@ class Reloader:
     """Keeps a server as the files of its SPEC describe it.
 
     The server must have just been loaded from the SPEC. Without a SPEC, only what the
-    server itself says is watched. Raises UsageError if there is nothing to watch.
+    server itself says is watched. Raises UsageError if no file can be watched.
     """
 
     def __init__(self, server: Server, spec: str | None) -> None:
@@ -44,12 +44,11 @@ class Reloader:
         self._server = server
         self._spec = spec
         self._folder = None if spec is None else folder_of(spec)
-        self._names_in_file = _names(server)
-        self._watched_in_file = set(server.watched)
+        self._followed = FollowedServer(server)
         self._fixed = _fixed_at_start(server)
         if spec is not None and not self._modules():
             raise UsageError(
-                f"--reload: there is no file of yours to watch in {spec}; expected a "
+                f"--reload: found no file of yours to watch in {spec}; expected a "
                 "file, as in run server.py"
             )
 
@@ -111,7 +110,7 @@ class Reloader:
     def read_again_and_print(self, paths: Iterable[Path]) -> None:
         """Read the files and folders again that changed, or print the problem."""
         paths = list(paths)
-        for watched, read in list(self._server.watched.items()):
+        for watched, read in self._watched().items():
             if not any(path.is_relative_to(watched) for path in paths):
                 continue
             try:
@@ -145,27 +144,12 @@ class Reloader:
                 "The lifespan or an option of Server(...) has changed; restart the "
                 "server to apply it."
             )
-        names_before = self._names_in_file
-        self._names_in_file = _names(fresh)
-        changed = []
-        for kind in KINDS:
-            registry = getattr(self._server, kind)
-            if _update(registry, getattr(fresh, kind), names_before):
-                changed.append(kind)
-        self._server.refresh_call_hooks()
-        self._take_over_watched(fresh)
-        self._server.completers.clear()
-        self._server.completers.update(fresh.completers)
-        # The object in the user's module is the server that is running.
-        fresh.__dict__ = self._server.__dict__
-        return changed
+        changed = self._followed.update(fresh)
+        return [kind for kind in KINDS if kind in changed]
 
-    def _take_over_watched(self, fresh: Server) -> None:
-        """Watch what the SPEC reads now, and what was added to the running server."""
-        for path in self._watched_in_file:
-            del self._server.watched[path]
-        self._watched_in_file = set(fresh.watched)
-        self._server.watched.update(fresh.watched)
+    def _watched(self) -> dict[Path, Callable[[], object]]:
+        """Return the files and folders that the server was made from."""
+        return self._followed.watched()
 
     def _load_again(self) -> Server:
         assert self._spec is not None
@@ -198,7 +182,7 @@ class Reloader:
         folders = set()
         if self._folder is not None:
             folders.add(self._folder)
-        for path in self._server.watched:
+        for path in self._watched():
             if not path.is_dir():
                 folders.add(str(path.parent))
         for module in self._modules().values():
@@ -206,17 +190,63 @@ class Reloader:
         return folders
 
     def _folders_below(self) -> set[str]:
-        """Return the folders in which everything is watched."""
-        return {str(path) for path in self._server.watched if path.is_dir()}
+        """Return the folders that are watched as a whole."""
+        return {str(path) for path in self._watched() if path.is_dir()}
 
     def _is_source(self, change: object, path: str) -> bool:
-        return path.endswith(".py") or Path(path) in self._server.watched
+        return path.endswith(".py") or Path(path) in self._watched()
 
     def _forget_modules(self) -> None:
         for name in self._modules():
             del sys.modules[name]
         importlib.invalidate_caches()
         linecache.checkcache()
+
+
+class FollowedServer:
+    """A server that is kept as a fresh one is, with the servers that it includes."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._names_in_file = _names(server)
+        self._watched_in_file = set(server.watched)
+        self._included = [
+            FollowedServer(inclusion.server) for inclusion in server.inclusions
+        ]
+
+    def watched(self) -> dict[Path, Callable[[], object]]:
+        """Return the files and folders that the servers were made from."""
+        found = dict(self._server.watched)
+        for included in self._included:
+            found.update(included.watched())
+        return found
+
+    def update(self, fresh: Server) -> set[str]:
+        """Let the server have what a fresh one has. Returns the lists that changed."""
+        changed: set[str] = set()
+        if _inclusions(fresh) == _inclusions(self._server):
+            pairs = zip(self._included, fresh.inclusions, strict=True)
+            for included, inclusion in pairs:
+                changed |= included.update(inclusion.server)
+        names_before = self._names_in_file
+        self._names_in_file = _names(fresh)
+        for kind in KINDS:
+            registry = getattr(self._server, kind)
+            if _update(registry, getattr(fresh, kind), names_before):
+                changed.add(kind)
+        self._server.refresh_call_hooks()
+        self._take_over_watched(fresh)
+        self._server.use_completers(fresh.completers)
+        # The object in the user's module is the server that is running.
+        fresh.__dict__ = self._server.__dict__
+        return changed
+
+    def _take_over_watched(self, fresh: Server) -> None:
+        """Watch what the SPEC reads now, and what was added to the running server."""
+        for path in self._watched_in_file:
+            del self._server.watched[path]
+        self._watched_in_file = set(fresh.watched)
+        self._server.watched.update(fresh.watched)
 
 
 def _update(
@@ -226,20 +256,33 @@ def _update(
 
     What the file did not have before was added while the server was running, and stays.
     """
-    items = list(fresh.values())
-    for name, item in registry.items():
-        if name not in names_before and name not in fresh:
+    items = _own(fresh)
+    served = _own(registry)
+    for item in served:
+        if item.name not in names_before and item.name not in fresh:
             items.append(item)
-    if _listing(items) == _listing(registry.values()):
+    if _listing(items) == _listing(served):
         for item in items:
-            item.number = registry[item.name].number
-            registry[item.name] = item
+            registry.replace(item)
         return False
-    for name in list(registry):
-        registry.remove(name)
+    for item in served:
+        registry.remove(item.name)
     for item in items:
         registry.add(item)
     return True
+
+
+def _own(registry: Registry[Any]) -> list[Any]:
+    """Return the features that are not of an included server."""
+    return [item for item in registry.values() if item.original is None]
+
+
+def _inclusions(server: Server) -> list[tuple[str, str]]:
+    """Return which servers a server includes, by name and prefix."""
+    return [
+        (inclusion.server.info.name, inclusion.prefix)
+        for inclusion in server.inclusions
+    ]
 
 
 def _listing(items: Any) -> list[tuple[Any, Any]]:
@@ -250,7 +293,7 @@ def _listing(items: Any) -> list[tuple[Any, Any]]:
 def _names(server: Server) -> set[str]:
     names: set[str] = set()
     for kind in KINDS:
-        names.update(getattr(server, kind))
+        names.update(item.name for item in _own(getattr(server, kind)))
     return names
 
 
@@ -264,6 +307,8 @@ def _fixed_at_start(server: Server) -> tuple[Any, ...]:
         server.grace,
         server.extensions is None or server.extensions.identifiers,
         _lifespan_code(server),
+        _inclusions(server),
+        [_fixed_at_start(inclusion.server) for inclusion in server.inclusions],
     )
 
 

@@ -38,7 +38,14 @@ def run(options: argparse.Namespace) -> int:
     fill_from_environment(options)
     settle_places(options)
     _check_extras(options)
+    _check_workers(options)
     set_up_logging(options)
+    if options.workers is not None:
+        from .run_workers import run_workers
+
+        # The workers would find the same mistakes, but only with an open port.
+        serve_options(options)
+        return run_workers(options)
     if options.reload:
         # A cached file would be stale if the source changes twice within a second and
         # keeps its size.
@@ -77,6 +84,27 @@ def _check_extras(options: argparse.Namespace) -> None:
     require_store(options.store)
 
 
+def _check_workers(options: argparse.Namespace) -> None:
+    """Raise UsageError if --workers does not go together with other options."""
+    if options.workers is None:
+        return
+    if sys.platform == "win32":
+        raise UsageError(
+            "--workers: not available on Windows; start several processes on different "
+            "ports behind a load balancer"
+        )
+    if options.stdio or not (options.http or options.ws):
+        raise UsageError(
+            "--workers: expected --http or --ws, as standard input and output serve "
+            "one client; add --http 8000, or leave out --workers"
+        )
+    for option in ("reload", "console"):
+        if getattr(options, option):
+            raise UsageError(
+                f"--{option} shows or changes one process only; leave out --workers"
+            )
+
+
 def require_store(url: str | None) -> None:
     """Raise UsageError if a library for this store is not installed."""
     if url is not None and url.startswith("redis"):
@@ -98,9 +126,10 @@ def _require(option: str, library: str, *, extra: str) -> None:
         raise UsageError(f"{option} needs: pip install 'mcp_trio[{extra}]'")
 
 
-def set_up_logging(options: argparse.Namespace) -> None:
+def set_up_logging(options: argparse.Namespace, *, worker: int | None = None) -> None:
+    """Log to standard error. Lines of a worker process have its number."""
     handler = logging.StreamHandler()
-    handler.setFormatter(FORMATTERS[options.log_format or "text"]())
+    handler.setFormatter(FORMATTERS[options.log_format or "text"](worker))
     level = options.log_level or "warning"
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
@@ -120,19 +149,19 @@ def _load_and_serve(
     stdio: bool | tuple[int, int],
     explains: bool = False,
 ) -> None:
-    server = _load(options)
+    server = load_server(options)
     reloader = _reloader(server, options) if options.reload else None
     # After that, because what the SPEC's files say does not replace these.
-    _add_skills(server, options.skills)
-    _configure(server, options)
+    configure(server, options)
     if explains:
         _explain(server)
-    start = partial(serve, server, stdio=stdio, **_serve_options(options))
+    start = partial(serve, server, stdio=stdio, **serve_options(options))
     places = [place for place in (options.http, options.ws, options.console) if place]
     trio.run(_serve_and_announce, server, start, places, reloader)
 
 
-def _load(options: argparse.Namespace) -> Server:
+def load_server(options: argparse.Namespace) -> Server:
+    """Return the server that the options name. Raises UsageError."""
     if options.spec is None and options.skills:
         name = os.path.basename(os.path.abspath(options.skills))
         return PublicServer(name or "skills")
@@ -161,8 +190,9 @@ def _reloader(server: Server, options: argparse.Namespace) -> Reloader:
     return Reloader(server, spec)
 
 
-def _configure(server: Server, options: argparse.Namespace) -> None:
-    """Let the options win over what the server itself says."""
+def configure(server: Server, options: argparse.Namespace) -> None:
+    """Let the options win over what the server itself says. Raises UsageError."""
+    _add_skills(server, options.skills)
     if options.grace is not None:
         server.grace = options.grace
     if options.task_slots is not None:
@@ -215,7 +245,7 @@ def require_tokens(server: Server, path: str) -> None:
         server.access.verify = verify
 
 
-def _serve_options(options: argparse.Namespace) -> dict[str, Any]:
+def serve_options(options: argparse.Namespace) -> dict[str, Any]:
     """Return the arguments of `serve` that the options give. Raises UsageError."""
     given = {
         "http": options.http,
@@ -279,7 +309,7 @@ def _explain(server: Server) -> None:
     print(
         f"Serving {server.info.name!r} on standard input and output, waiting for the "
         "JSON-RPC messages of a client.\n"
-        "To see what it has: python -m mcp_trio inspect [SPEC]. "
+        "To list its tools: python -m mcp_trio inspect [SPEC]. "
         "For all commands: python -m mcp_trio --help.\n"
         "To stop: Ctrl-C or Ctrl-D.",
         file=sys.stderr,

@@ -69,7 +69,7 @@ def _positive(text: str) -> int:
 
 
 class _comma_separated:
-    """A type that accepts words between commas, each of which `check` accepts."""
+    """A type for comma-separated words that `check` accepts."""
 
     def __init__(self, check: Callable[[str], None]) -> None:
         self._convert = checked_by(check)
@@ -160,8 +160,13 @@ SETTINGS = {
         "what processes share, such as tasks, is kept in this Redis: "
         "redis://HOST:PORT/DB; or memory: (the default)",
     ),
+    "workers": Setting(
+        "NUMBER",
+        _positive,
+        "serve with so many processes; SIGHUP replaces them one after the other",
+    ),
     "skills": Setting(
-        "FOLDER", str, "serve the skills in this folder, alone or with a SPEC"
+        "FOLDER", str, "serve the skills in this folder, with or without a SPEC"
     ),
     "grace": Setting(
         "SECONDS", seconds, "how long running requests may take at shutdown (5)"

@@ -41,7 +41,7 @@ def show_arguments(parser: Parser) -> None:
 def show(options: argparse.Namespace) -> int:
     """Show a trace as a sequence diagram, or check the format of traces.
 
-    If the trace is cut off, what is left is shown, and the exit code is 2. With
+    If the trace is cut off, its complete lines are shown, and the exit code is 2. With
     `--check` the exit code is 1 if a file is not a valid trace.
     """
     from ..trace import format
@@ -64,7 +64,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def _check(places: list[Path]) -> int:
-    """Print what is wrong with each file; return the exit code."""
+    """Print the problems of each file; return the exit code."""
     from ..trace import check, suite
 
     paths = suite.files(places)

@@ -24,7 +24,7 @@ async def connect_to_target(
     capabilities: Json | None = None,
     answer: AnswerCallback | None = None,
 ) -> AsyncIterator[Client]:
-    """Connect to a target. What it prints goes to standard error."""
+    """Connect to a target, and redirect its output to standard error."""
     revision = options.revision or SPOKEN
     with redirect_stdout(sys.stderr):
         if options.command or is_url(spec):

@@ -1,5 +1,6 @@
 """A client that speaks every protocol revision over every transport."""
 
+from ..protocol.extensions import TASKS as TASKS
 from .client import Client as Client
 from .client import Result as Result
 from .client import talk as talk
@@ -14,7 +15,6 @@ from .handlers import LogHandler as LogHandler
 from .handlers import ProgressHandler as ProgressHandler
 from .handlers import SamplingHandler as SamplingHandler
 from .target import connect as connect
-from .tasks import TASKS as TASKS
 
 # The name that AnswerCallback had before. The server has an `Answer` of its own.
 Answer = AnswerCallback

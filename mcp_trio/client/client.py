@@ -286,7 +286,7 @@ class Client:
     def _change_revision(self, error: RemoteError) -> bool:
         """Change to the newest revision without sessions that both sides support.
 
-        Returns False if the error is another one, or if there is no such revision.
+        Returns False for other errors, and if no revision is left to try.
         """
         if error.code != UnsupportedVersion.code or not isinstance(error.data, dict):
             return False
@@ -431,7 +431,7 @@ def _has_valid_headers(tool: Json) -> bool:
 
 @contextmanager
 def ungrouped() -> Iterator[None]:
-    """Raise an exception that is alone in its group without the group.
+    """Unwrap a group that has only one exception.
 
     Nurseries wrap what their tasks raise in groups. Callers of the client expect
     RemoteError or OSError.

@@ -270,7 +270,7 @@ class HttpWire:
         try:
             parts = split_batch(message)
         except NotAMessage:
-            self._fail(owed, "this is no message of JSON-RPC:", message)
+            self._fail(owed, "this is not a JSON-RPC message:", message)
             return
         for part in parts:
             if "method" not in part:

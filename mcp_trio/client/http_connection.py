@@ -120,7 +120,7 @@ class Response:
             self._parser.feed_data(bytes(data))
         except httptools.HttpParserError as problem:
             raise trio.BrokenResourceError(
-                f"the answer is no HTTP: {problem}"
+                f"the answer is not HTTP: {problem}"
             ) from None
         return True
 

@@ -10,8 +10,6 @@ import trio
 from ..protocol.types import Json
 from .errors import RemoteError, TaskCancelled
 
-# The extension, as clients declare it in their capabilities.
-TASKS = "io.modelcontextprotocol/tasks"
 # Seconds between two polls if the server suggests none, and the fewest in any case.
 DEFAULT_INTERVAL = 1.0
 LEAST_INTERVAL = 0.05
@@ -34,7 +32,8 @@ async def follow(
 ) -> Json:
     """Return the result of a task once it is completed.
 
-    If this is cancelled or interrupted, so is the task. Raises RemoteError if the task
+    If this is cancelled or interrupted, or cannot answer a question, the task is
+    cancelled. Raises RemoteError if the task
     fails, and TaskCancelled if somebody else cancels it.
     """
     id = task["taskId"]
@@ -74,11 +73,17 @@ async def _follow(
 
 
 async def _answer(client: Requests, id: str, questions: Json) -> None:
-    """Answer questions, each as soon as its answer is there."""
+    """Answer questions, each as soon as its answer is there.
+
+    If there is no answer to one, the task cannot go on, so it is cancelled.
+    """
     for key, question in questions.items():
-        answer = await client.answer_question(
-            question["method"], question.get("params", {})
-        )
+        method = question["method"]
+        try:
+            answer = await client.answer_question(method, question.get("params", {}))
+        except Exception:
+            await client.request("tasks/cancel", {"taskId": id})
+            raise
         params = {"taskId": id, "inputResponses": {key: answer}}
         await client.request("tasks/update", params)
 

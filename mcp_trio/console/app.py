@@ -24,7 +24,8 @@ from ..client.errors import RemoteError, ServerGone
 from ..protocol import jsonrpc
 from ..server.app import Server
 from ..trace.format import NOT_THAT
-from ..transports.http.hypercorn_host import open_listeners, serve_app
+from ..transports.address import bind
+from ..transports.http.hypercorn_host import limit_unread_time, serve_app
 from ..transports.http.rules import bare, is_loopback
 from ..transports.http.service import LAST_WORDS
 from .message_tap import MessageTap
@@ -39,6 +40,7 @@ ASSETS = {
     "page.js": "javascript",
     "forms.js": "javascript",
     "results.js": "javascript",
+    "tasks.js": "javascript",
 }
 
 PAGE = "page"
@@ -231,7 +233,7 @@ async def serve_console(
     It shows the conversations that begin later. Its URL, which includes the token, is
     printed to stderr and passed to `task_status`.
     """
-    listeners = await open_listeners(host, port)
+    listeners = limit_unread_time(await bind(host, port))
     bound = listeners[0].getsockname()[1]
     tap = MessageTap()
     console = Console(server, tap, host)

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import trio
 from msgspec import UNSET, Struct, UnsetType, field
 
+from ..auth.principal import Owner
 from ..protocol.jsonrpc import MAX_MESSAGE
 from ..protocol.params import NO_META, ClientInfo, Meta
 from ..server.app import Server
@@ -38,11 +39,16 @@ MAX_CLIENTS = 1_000
 
 
 class ObservedConversation(Struct, eq=False):
-    """One conversation. `client` is the client's name and version, once known."""
+    """One conversation.
+
+    `client` is the client's name and version, once known. `is_owner` says whether the
+    client acts for the owner of the process, as the console does.
+    """
 
     number: int
     transport: str
     client: str = ""
+    is_owner: bool = False
 
 
 class ObservedMessage(Struct, eq=False):
@@ -107,7 +113,10 @@ class MessageTap:
             if conversation.transport == "http":
                 observed = self.http_conversation(data)
             else:
-                observed = self.begin_conversation(conversation.transport)
+                is_owner = isinstance(conversation.principal, Owner)
+                observed = self.begin_conversation(
+                    conversation.transport, is_owner=is_owner
+                )
             self._conversations[conversation] = observed
         self.note(observed, sender, data)
         self.pass_on(conversation, sender, data)
@@ -117,9 +126,12 @@ class MessageTap:
         if self._next_observer is not None:
             self._next_observer(conversation, sender, data)
 
-    def begin_conversation(self, transport: str) -> ObservedConversation:
+    def begin_conversation(
+        self, transport: str, *, is_owner: bool = False
+    ) -> ObservedConversation:
         """Number a new conversation."""
-        return ObservedConversation(next(self._numbers), transport)
+        number = next(self._numbers)
+        return ObservedConversation(number, transport, is_owner=is_owner)
 
     def note(
         self, conversation: ObservedConversation, sender: Sender, data: bytes

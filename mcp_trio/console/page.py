@@ -14,10 +14,11 @@ from quart import abort
 from quart_trio.wrappers import TrioResponse as Response
 
 from ..auth.principal import owner
-from ..client.client import Client, talk, ungrouped
+from ..client.client import OPENS, Client, talk, ungrouped
 from ..client.errors import RemoteError, ServerGone
 from ..client.handlers import Handlers
 from ..protocol import jsonrpc
+from ..protocol.extensions import TASKS
 from ..protocol.types import Json
 from ..server.app import Server
 from ..server.conversation import Conversation, Sender
@@ -26,6 +27,7 @@ from ..trace.format import parsed
 from ..transports.http.feed import HEARTBEAT
 from ..transports.memory import memory_pair
 from .message_tap import MessageTap, ObservedMessage
+from .task_state import task_in
 
 # How many requests of one page may be in progress, or have results not yet sent to it.
 MAX_CALLS = 100
@@ -40,6 +42,8 @@ CAPABILITIES: Json = {
     "sampling": {},
     "roots": {},
 }
+# What is declared as well in revisions that have extensions in every request.
+EXTENSIONS: Json = {"extensions": {TASKS: {}}}
 DECLINED = {"code": -1, "message": "The user has declined"}
 
 
@@ -66,7 +70,7 @@ class ConsolePage:
 
     def __init__(self, server: Server, tap: MessageTap) -> None:
         self.id = secrets.token_urlsafe(8)
-        self.conversation = tap.begin_conversation("console")
+        self.conversation = tap.begin_conversation("console", is_owner=True)
         self.scope = trio.CancelScope()
         # By key, the requests in progress.
         self.calls: dict[str, trio.CancelScope] = {}
@@ -94,6 +98,8 @@ class ConsolePage:
             transport="console",
             observer=self._observe,
         )
+        has_tasks = not OPENS.get(revision, True)
+        capabilities = CAPABILITIES | EXTENSIONS if has_tasks else CAPABILITIES
         with self.scope, ungrouped():
             async with trio.open_nursery() as nursery:
                 self.nursery = nursery
@@ -101,7 +107,7 @@ class ConsolePage:
                 async with talk(
                     ours,
                     revision,
-                    capabilities=CAPABILITIES,
+                    capabilities=capabilities,
                     handlers=Handlers(answer=self._ask),
                 ) as client:
                     self.client = client
@@ -240,6 +246,11 @@ def _row(message: ObservedMessage) -> Json:
         "from": message.sender,
         "text": message.data[:SHOWN].decode(errors="replace"),
     }
+    if message.sender == "server":
+        task = task_in(message.data)
+        if task is not None:
+            row["task"] = task
+            row["isOwner"] = conversation.is_owner
     if len(message.data) > SHOWN:
         parts = parsed(message.data, dict[str, msgspec.Raw])
         if parts:

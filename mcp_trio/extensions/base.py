@@ -45,6 +45,7 @@ from ..server.extension_points import (
     send_notification,
 )
 from ..server.features.tools import ServerTool
+from ..server.gauges import Gauge
 from ..server.request import Request
 from ..stores.base import Store
 
@@ -101,7 +102,7 @@ class ExtensionContext(Context[Any]):
     protocol_revision: Revision
 
     def __init__(self, request: Request, extension: "Extension") -> None:
-        super().__init__(request)
+        super().__init__(request, request.environment)
         self.protocol_revision = request.call.revision
         self._extension = extension
 
@@ -221,6 +222,13 @@ class Extension:
         Clients are still served while this runs.
         """
 
+    def gauges(self) -> list[Gauge]:
+        """Return values to show in the metrics of a server on HTTP.
+
+        This runs for each request of the metrics, so it must return quickly.
+        """
+        return []
+
     # For subclasses
 
     def declared(self, request: Request) -> Json | None:
@@ -286,6 +294,7 @@ class Extension:
             use_store=self._overridden("use_store"),
             running=self._overridden("running"),
             settle=self._overridden("settle"),
+            gauges=self._overridden("gauges"),
         )
 
     def _overridden(self, hook: str) -> Any:  # noqa: ANN401 (hooks differ)

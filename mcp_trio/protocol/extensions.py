@@ -15,11 +15,17 @@ from .params import ClientCapabilities, Params, known_flags
 from .types import Json
 
 APPS = "io.modelcontextprotocol/ui"
+SKILLS = "io.modelcontextprotocol/skills"
+TASKS = "io.modelcontextprotocol/tasks"
 APP_MIME_TYPE = "text/html;profile=mcp-app"
 
 # The size of one extension's settings, in bytes. A client whose settings are larger
 # counts as one that has not declared the extension.
 MAX_SETTINGS = 4096
+
+# How many declarations of clients are kept, and the bytes of each.
+MAX_SEEN = 64
+MAX_SEEN_BYTES = 1024
 
 _decode_settings = msgspec.json.Decoder(dict[str, Raw]).decode
 
@@ -48,17 +54,39 @@ class ExtensionTable:
         self.methods: dict[str, ExtensionMethod] = {}
         # The params of each method.
         self.params: dict[str, type[Params]] = {}
-        # The attribute of those params that `Mcp-Name` repeats, where there is one.
+        # The attribute of those params that `Mcp-Name` repeats, if any.
         self.named_by: dict[str, str] = {}
+        # What clients declared lately, as they wrote it, and the extensions in it.
+        self._seen: dict[bytes, frozenset[str]] = {}
 
     def add(self, identifier: str, methods: Mapping[str, ExtensionMethod]) -> None:
         """Add an extension and its methods."""
         self.identifiers.add(identifier)
+        self._seen.clear()
         for name, method in methods.items():
             self.methods[name] = method
             self.params[name] = method.params
             if method.named_by is not None:
                 self.named_by[name] = method.named_by
+
+    def declares(
+        self, capabilities: ClientCapabilities | UnsetType, identifier: str
+    ) -> bool:
+        """Return whether a client with these capabilities has declared an extension.
+
+        A client declares the same with each request, so what was read is kept.
+        """
+        if capabilities is UNSET or capabilities.extensions is UNSET:
+            return False
+        written = bytes(capabilities.extensions)
+        found = self._seen.get(written)
+        if found is None:
+            found = frozenset(self.declared(capabilities))
+            if len(written) <= MAX_SEEN_BYTES:
+                if len(self._seen) >= MAX_SEEN:
+                    self._seen.clear()
+                self._seen[written] = found
+        return identifier in found
 
     def declared(self, capabilities: ClientCapabilities | UnsetType) -> dict[str, Json]:
         """Return the client's settings for each extension that it has declared.

@@ -4,7 +4,6 @@ If an object has the same key twice, the last value counts. Keys are case-sensit
 An id is a string or an integer: fractions and null are not accepted.
 """
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, TypeVar
@@ -13,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from .errors import InvalidRequest, ParseError, ProtocolError
+from .memory import LARGE, require_memory
 
 # The most characters of an id. An id is kept for as long as its request runs, and sent
 # again with everything about it.
@@ -136,7 +136,7 @@ def _is_silent(message: dict[str, Any]) -> bool:
 # Explaining msgspec's errors
 
 # A message of msgspec: a problem, and optionally where it is.
-_PROBLEM = re.compile(r"(.*?)(?: - at (`key` in )?`\$(.*)`)?", re.DOTALL)
+_PROBLEM = r"(?s)(.*?)(?: - at (`key` in )?`\$(.*)`)?"
 _JSON_NAMES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 
 
@@ -148,7 +148,7 @@ def explain(problem: Exception, root: str = "$") -> str:
     """
     if isinstance(problem, RecursionError):
         return f"{root}: nested too deep"
-    parts = _PROBLEM.fullmatch(str(problem))
+    parts = re.fullmatch(_PROBLEM, str(problem))
     assert parts is not None  # the pattern matches any text
     text, in_key, path = parts.groups(default="")
     if text.startswith("$"):
@@ -182,10 +182,17 @@ def encode(value: Any) -> bytes:
     try:
         encoded = _encoder.encode(value)
     except UnicodeEncodeError:
-        text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
-        utf_16 = text.encode("utf-16", "surrogatepass")
-        encoded = _encoder.encode(json.loads(utf_16.decode("utf-16", "replace")))
+        encoded = _encoder.encode(_without_surrogates(msgspec.to_builtins(value)))
     return on_one_line(encoded)
+
+
+def _without_surrogates(value: Any) -> Any:
+    """Return a value with U+FFFD in place of lone surrogates."""
+    import json  # only here, because few servers ever need it
+
+    text = json.dumps(value, ensure_ascii=False)
+    utf_16 = text.encode("utf-16", "surrogatepass")
+    return json.loads(utf_16.decode("utf-16", "replace"))
 
 
 def on_one_line(encoded: bytes) -> bytes:
@@ -201,8 +208,13 @@ def on_one_line(encoded: bytes) -> bytes:
 
 
 def encode_text(text: str) -> bytes:
-    """Encode a text as JSON: the same as `encode`, a little faster."""
+    """Encode a text as JSON: the same as `encode`, a little faster.
+
+    Raises MemoryError if the system has no memory for a large text.
+    """
     try:
+        if len(text) >= LARGE:
+            require_memory(2 * len(text))
         return _encoder.encode(text)
     except UnicodeEncodeError:
         return encode(text)

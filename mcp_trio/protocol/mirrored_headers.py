@@ -45,7 +45,7 @@ def mirrors(schema: Any, path: tuple[str, ...] = ()) -> Iterator[Mirror]:
 
 
 def invalid_mirror(schema: Any) -> str | None:
-    """Return what is wrong with the headers that an input schema asks for, or None.
+    """Describe the problem with an input schema's headers, or return None.
 
     A client leaves out a tool with such a schema: the name of a header that is not a
     token could end the header, and begin another one.

@@ -4,12 +4,14 @@
 """
 
 import re
+from functools import cache
+
+# Patterns are compiled when they are first needed, because that takes long.
 
 # Control functions of ECMA-48 in both of their forms: ESC with a letter, and the single
 # characters of C1. No part of a pattern matches where the next part begins, so the time
 # is linear. A control string without an end loses only its introducer.
-_CONTROL = re.compile(
-    r"""
+_CONTROL = r"""(?x)
     # A control sequence: a color, a movement of the cursor.
     (?: \x1b\[ | \x9b ) [0-?]*+ [ -/]*+ [@-~]
     # A control string, such as the title of a window.
@@ -20,9 +22,7 @@ _CONTROL = re.compile(
   | \x1b [ -/]*+ [0-~]
     # Any other control character.
   | [\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]
-    """,
-    re.VERBOSE,
-)
+    """
 _ALLOWED_CONTROLS = "\t\n\r"
 _CONTROL_CHARACTERS = [
     character
@@ -32,14 +32,20 @@ _CONTROL_CHARACTERS = [
 _ASCII_CONTROL_CHARACTERS = [
     character for character in _CONTROL_CHARACTERS if character.isascii()
 ]
-_find_control = re.compile(f"[{''.join(_CONTROL_CHARACTERS)}]").search
+_ANY_CONTROL = f"[{''.join(_CONTROL_CHARACTERS)}]"
 
 # Up to this length it is faster to look at each character of a text than to search the
 # text for each control character.
 SHORT = 1000
 
 # Control characters, line separators, marks that reorder text, and lone surrogates.
-_HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_HIDDEN = r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Return a pattern, faster than `re` finds it among others."""
+    return re.compile(pattern)
 
 
 def strip_controls(text: str) -> str:
@@ -49,13 +55,18 @@ def strip_controls(text: str) -> str:
     because many languages need them.
     """
     if len(text) <= SHORT:
-        if text.isprintable() or _find_control(text) is None:
+        if text.isprintable() or _compiled(_ANY_CONTROL).search(text) is None:
             return text
     else:
         controls = _ASCII_CONTROL_CHARACTERS if text.isascii() else _CONTROL_CHARACTERS
         if not any(character in text for character in controls):
             return text
-    return _CONTROL.sub("", text)
+    return _compiled(_CONTROL).sub("", text)
+
+
+def without_surrogates(text: str) -> str:
+    """Replace lone surrogates, which UTF-8 cannot represent, with U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def visible(text: str) -> str:
@@ -65,7 +76,7 @@ def visible(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return _HIDDEN.sub(_escaped, text)
+    return _compiled(_HIDDEN).sub(_escaped, text)
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -120,7 +120,7 @@ Event = Call | Notice | Answer | Refusal | Batch
 # The state machine
 
 
-class Session(Struct, eq=False):
+class Session(Struct, eq=False, gc=False):
     """The protocol's state of one client's conversation with one server."""
 
     revisions: Revisions
@@ -270,7 +270,7 @@ class Session(Struct, eq=False):
                 return
             identifier = added.extension
             capabilities = self.capabilities if revision.opens else meta.capabilities
-            if identifier in extensions.declared(capabilities):
+            if extensions.declares(capabilities, identifier):
                 return
             if not revision.opens:
                 raise MissingClientCapability({"extensions": {identifier: {}}})

@@ -357,7 +357,7 @@ class ToolResult(Model):
 
 
 class StructuredContent(Struct, gc=False):
-    """The result of a tool that is structured content alone, encoded.
+    """The encoded result of a tool that has only structured content.
 
     Most structured results are, and need not be decoded to be written. `wrapped` is
     that of `ToolResult`.

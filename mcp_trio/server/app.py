@@ -10,7 +10,12 @@ import inspect
 import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 from functools import partial
 from pathlib import Path
 from types import UnionType
@@ -22,7 +27,7 @@ from msgspec.structs import replace
 from ..auth.access import Access, Verify
 from ..auth.principal import NO_SCOPES, Principal, has_scopes
 from ..protocol.errors import ResourceNotFound
-from ..protocol.extensions import ExtensionTable
+from ..protocol.extensions import APPS, SKILLS, TASKS, ExtensionTable
 from ..protocol.revisions import PROFILES, REVISIONS, Revisions
 from ..protocol.session import Call
 from ..protocol.types import Annotations, Icon, Implementation, Json, ToolAnnotations
@@ -34,7 +39,7 @@ from .limiter import Limiter
 from .limits import Limits, must_be_seconds
 from .registry import Pages, Registry, in_pages_of
 from .request import Environment, RequestObserver, SessionObserver
-from .subscriptions import Subscriptions
+from .subscriptions import ChangeRelay, Subscriptions
 from .worker_threads import WorkerThreads
 
 if TYPE_CHECKING:
@@ -43,8 +48,10 @@ if TYPE_CHECKING:
     from .features.prompts import ServerPrompt
     from .features.resources import ServerResource
     from .features.tools import ServerTool
+    from .include import Inclusion
     from .middleware import Middleware
-    from .shared_state import SharedState
+    from .shared_limiter import SharedLimiter
+    from .shared_state import ProcessGroup, SharedState
 
 # How clients that do not know tasks are treated by a tool.
 TaskSupport = Literal["optional", "required"]
@@ -78,6 +85,9 @@ class Server(Generic[StateT]):
     # Files and folders that the server was made from, and what reads each again.
     # `run --reload` calls it when something in there has changed.
     watched: dict[Path, Callable[[], object]]
+    # The servers that this one includes, and those that include it.
+    inclusions: tuple[Inclusion[Server[Any]], ...] = ()
+    _included_by: tuple[Server[Any], ...] = ()
     # Called with every message of the conversations that begin from now on.
     on_message: MessageObserver | None = None
     is_running = False
@@ -93,6 +103,12 @@ class Server(Generic[StateT]):
     task_slots: int | None = None
     # The store that the server's processes share, if there is one.
     shared_state: SharedState | None = None
+    # Counts rates over all of them, while the server runs.
+    shared_limiter: SharedLimiter | None = None
+    # The processes that serve the same port, if there are several.
+    process_group: ProcessGroup | None = None
+    # The processes that share the store, this one among them: `stores.peers.Peers`.
+    peers: ChangeRelay | None = None
     # None if the server has no extensions; most servers have none.
     extensions: ExtensionPoints | None = None
     # Exceptions that stop a request from outside, and are passed on. While `serve`
@@ -139,6 +155,8 @@ class Server(Generic[StateT]):
         self.tools_that_wait: set[str] = set()
         # Tasks, of all conversations, that wait for the next call of such a tool.
         self.idle_tasks = 0
+        # Bound once, because there may be many thousands of conversations.
+        self.on_conversation_closed = self._conversation_closed
         self.event_log = EventLog()
         self.grace = grace
         self.telemetry = telemetry
@@ -158,12 +176,13 @@ class Server(Generic[StateT]):
 
     def _create_registries(self, pages: int | Pages | None) -> None:
         changed = self.subscriptions.changed
+        environment = self.environment
         paginate = pages if callable(pages) else in_pages_of(pages)
         self.paginate = paginate
-        self.tools = Registry("tool", paginate, changed)
-        self.resources = Registry("resource", paginate, changed)
-        self.templates = Registry("resource", paginate, changed)
-        self.prompts = Registry("prompt", paginate, changed)
+        self.tools = Registry("tool", paginate, changed, environment)
+        self.resources = Registry("resource", paginate, changed, environment)
+        self.templates = Registry("resource", paginate, changed, environment)
+        self.prompts = Registry("prompt", paginate, changed, environment)
         self.completers = {}
         self.watched = {}
 
@@ -218,6 +237,9 @@ class Server(Generic[StateT]):
             self.extensions = ExtensionPoints(self._extension_table)
         self.extensions.add(extension.bind(self))
         self.refresh_call_hooks()
+        for server in self._included_by:
+            for declare in server._missing_extensions(self):
+                declare()
 
     def use_tasks(self) -> None:
         """Declare the tasks extension, because a tool uses it."""
@@ -226,7 +248,7 @@ class Server(Generic[StateT]):
     @property
     def has_tasks(self) -> bool:
         """Whether the tasks extension is declared."""
-        return "io.modelcontextprotocol/tasks" in (self.extensions or ())
+        return TASKS in (self.extensions or ())
 
     def use_store(self, store: str) -> None:
         """Share what the server keeps with other processes, in the store at a URL."""
@@ -235,6 +257,10 @@ class Server(Generic[StateT]):
     def use_apps(self) -> None:
         """Declare the apps extension, because a tool or a page uses it."""
         raise NotImplementedError("only mcp_trio.Server has apps")
+
+    def use_skills(self) -> None:
+        """Declare the skills extension, unless it is declared already."""
+        raise NotImplementedError("only mcp_trio.Server has skills")
 
     def refresh_call_hooks(self) -> None:
         """Let each tool know which extensions take part in its calls."""
@@ -519,6 +545,8 @@ class Server(Generic[StateT]):
     def resource_updated(self, uri: str) -> None:
         """Tell the clients that subscribed to a resource that its contents changed."""
         self.subscriptions.changed("resources", uri)
+        for server in self._included_by:
+            server.resource_updated(uri)
 
     def find_resource(
         self, uri: str, principal: Principal | None = None
@@ -667,7 +695,35 @@ class Server(Generic[StateT]):
         if argument in self.completers.get(of, ()):
             raise ValueError(f"{where}: this argument has a completer already")
         completer = Completer(function, argument)
+        completer.environment = self.environment
         self.completers.setdefault(of, {})[argument] = completer
+
+    def find_completer(self, of: str, argument: str) -> Completer | None:
+        """Return what completes an argument of a prompt or a template, or None."""
+        own = self.completers.get(of, {}).get(argument)
+        if own is not None:
+            return own
+        item = self.prompts.get(of) or self.templates.get(of)
+        for inclusion in self.inclusions:
+            original = inclusion.original_of(item)
+            if original is not None:
+                return inclusion.server.find_completer(original.name, argument)
+        return None
+
+    def use_completers(self, completers: dict[str, dict[str, Completer]]) -> None:
+        """Complete arguments with these in place of those that were registered."""
+        for by_argument in completers.values():
+            for completer in by_argument.values():
+                completer.environment = self.environment
+        self.completers.clear()
+        self.completers.update(completers)
+
+    @property
+    def has_completers(self) -> bool:
+        """Whether an argument has a completer, here or in an included server."""
+        if self.completers:
+            return True
+        return any(inclusion.server.has_completers for inclusion in self.inclusions)
 
     # Middleware
 
@@ -684,6 +740,65 @@ class Server(Generic[StateT]):
         check_middleware(function)
         self.middleware_stack = (*self.middleware_stack, function)
         return function
+
+    # Including other servers
+
+    def include(self, other: Server[Any], /, *, prefix: str = "") -> None:
+        """Add the features of another server, before this one runs.
+
+        The names of its tools and prompts get the prefix; URIs stay as they are. Its
+        functions see the value of its own lifespan, which is entered after this
+        server's, and run within its own middleware, inside this server's. What is added
+        to it or removed from it later is added or removed here too.
+
+        Everything else applies as this server has it: limits, access, store, profile,
+        pages and instructions. Raises ValueError if a name or a URI is taken.
+        """
+        from .include import Inclusion
+
+        what = f"server.include({other!r}, prefix={prefix!r})"
+        _check_inclusion(what, self, other, prefix)
+        declarations = self._missing_extensions(other)
+        inclusion = Inclusion(self, other, prefix)
+        try:
+            inclusion.begin()
+        except ValueError as problem:
+            raise ValueError(f"{what}: {problem}") from None
+        for declare in declarations:
+            declare()
+        self.inclusions = (*self.inclusions, inclusion)
+        other._included_by = (*other._included_by, self)
+
+    def includes(self, other: Server[Any]) -> bool:
+        """Whether this server is the other one, or includes it."""
+        if other is self:
+            return True
+        return any(inclusion.server.includes(other) for inclusion in self.inclusions)
+
+    def _missing_extensions(self, other: Server[Any]) -> list[Callable[[], None]]:
+        """Return what declares the extensions that only an included server has so far.
+
+        Raises ValueError for an extension of the user's own, as an object of it belongs
+        to one server.
+        """
+        if other.extensions is None:
+            return []
+        built_in = {
+            TASKS: self.use_tasks,
+            APPS: self.use_apps,
+            SKILLS: self.use_skills,
+        }
+        declarations = []
+        for extension in sorted(other.extensions.identifiers):
+            if extension in (self.extensions or ()):
+                continue
+            if extension not in built_in:
+                raise ValueError(
+                    f"server.include({other!r}): it has the extension {extension!r}; "
+                    "give this server one too, as in Server(extensions=[...])"
+                )
+            declarations.append(built_in[extension])
+        return declarations
 
     # The lifespan
 
@@ -730,10 +845,8 @@ class Server(Generic[StateT]):
         if self.is_running:
             yield
             return
-        self.is_running = True
         try:
-            async with self._lifespan() as value:
-                self.environment.lifespan_value = value
+            async with self.within_lifespan():
                 self.subscriptions.token = trio.lowlevel.current_trio_token()
                 threads = WorkerThreads(self.limits.threads)
                 self.environment.worker_threads = threads
@@ -750,6 +863,23 @@ class Server(Generic[StateT]):
             raise
         finally:
             self.subscriptions.token = None
+
+    @asynccontextmanager
+    async def within_lifespan(self) -> AsyncIterator[None]:
+        """Enter the lifespan of this server, and then those of the included ones."""
+        if self.is_running:
+            yield
+            return
+        self.is_running = True
+        try:
+            async with AsyncExitStack() as stack:
+                value = await stack.enter_async_context(self._lifespan())
+                self.environment.lifespan_value = value
+                for inclusion in self.inclusions:
+                    within = inclusion.server.within_lifespan()
+                    await stack.enter_async_context(within)
+                yield
+        finally:
             self.environment.lifespan_value = None
             self.is_running = False
 
@@ -775,7 +905,7 @@ class Server(Generic[StateT]):
             other for other in self.session_observers if other is not observer
         )
 
-    def conversation_closed(self, conversation: Conversation) -> None:
+    def _conversation_closed(self, conversation: Conversation) -> None:
         """End the subscriptions of a client that sends no more."""
         self.subscriptions.closed(conversation)
         for observer in self.session_observers:
@@ -794,7 +924,7 @@ class Server(Generic[StateT]):
             features["resources"] = {"subscribe": True, "listChanged": True}
         if self.prompts:
             features["prompts"] = {"listChanged": True}
-        if self.completers:
+        if self.has_completers:
             features["completions"] = {}
         return features
 
@@ -814,6 +944,25 @@ def _check_name(name: object) -> None:
         raise TypeError(
             f"Server(name): expected a string, got {name!r}; to register a function, "
             "use @server.tool"
+        )
+
+
+def _check_inclusion(
+    what: str, outer: Server[Any], other: Server[Any], prefix: str
+) -> None:
+    """Raise an error if one server cannot include another."""
+    if not isinstance(other, Server):
+        raise TypeError(f"server.include: expected a Server, got {other!r}")
+    if not isinstance(prefix, str):
+        raise TypeError(f"{what}: expected a string as the prefix")
+    if outer.is_running:
+        raise RuntimeError(f"{what}: the server is running; include others before")
+    if other.includes(outer):
+        raise ValueError(f"{what}: a server cannot include itself")
+    if other.access is not None:
+        raise ValueError(
+            f"{what}: it has access=..., which would not apply here; give it to the "
+            "including server, and use scopes for what few may use"
         )
 
 

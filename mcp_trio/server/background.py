@@ -11,7 +11,7 @@ from msgspec import Struct
 class TaskOptions(Struct, frozen=True):
     """How calls of a tool become tasks: the options of `Server.tool`, in seconds.
 
-    A value of None stands for that of the server.
+    None means the server's value.
     """
 
     is_required: bool

@@ -16,6 +16,11 @@ from .runner import SPOILED, innermost_scope, log
 
 # Tasks of one server that may be idle. Each takes some 3 KB.
 MOST_IDLE = 1000
+# Calls that may be about to begin. When there are as many, they begin before more
+# messages are read, while what they use is in the processor's caches. With a thousand
+# calls in flight, a call that waits once takes half of the time that it takes without
+# this bound.
+MOST_ABOUT_TO_BEGIN = 50
 
 
 class CallTasks:
@@ -41,6 +46,11 @@ class CallTasks:
     def has_calls(self) -> bool:
         """Whether there are calls that have not begun."""
         return len(self._calls) > 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether calls should begin before there are more of them."""
+        return len(self._calls) >= MOST_ABOUT_TO_BEGIN
 
     def begin(self, call: Call) -> None:
         """Let a call begin in an idle task, or in a new one."""

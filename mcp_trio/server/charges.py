@@ -49,6 +49,6 @@ def params_size(raw: bytes) -> int:
 
 
 def _drop_raw(request: Request) -> None:
-    """Keep of a subscription only what it listens to: it may last for days."""
+    """Keep only the filters of a subscription, which may last for days."""
     request.call.raw = Raw(b"{}")
     request.call.params.meta = NO_META

@@ -16,7 +16,7 @@ from ..protocol.revisions.base import LEVELS
 from ..protocol.sanitize import strip_controls
 from ..protocol.types import Json, Tool
 from .headers import NO_HEADERS, Headers
-from .request import Request
+from .request import Environment, Request
 
 if TYPE_CHECKING:
     # The default makes a plain `Server` mean `Server[Any]`, and `Context` mean
@@ -67,18 +67,18 @@ class Context(Generic[StateT]):
     # Who makes the request: over stdio the owner of the process, over HTTP the owner of
     # the token, and None if the server requires no token.
     principal: Principal | None
-    # The value that the server's lifespan yielded.
+    # The value that the lifespan of the function's server yielded.
     lifespan: StateT
     # Set when the function first asks the client.
     _client_requests: "ClientRequests | None" = None
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, environment: Environment) -> None:
         self._request = request
         self._progress = -inf
         self._burst_ends = -inf
         self.revision = request.call.revision.name
         self.principal = request.principal
-        self.lifespan = request.environment.lifespan_value
+        self.lifespan = environment.lifespan_value
 
     @property
     def request_id(self) -> int | str:
@@ -87,7 +87,7 @@ class Context(Generic[StateT]):
 
     @property
     def session_id(self) -> str | None:
-        """The id of the HTTP session, or None if there is no session."""
+        """The id of the HTTP session, or None without a session."""
         id: bytes = getattr(self._request.conversation, "id", b"")
         return id.decode() or None
 

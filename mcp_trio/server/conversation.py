@@ -33,6 +33,10 @@ class PendingQuestion(Struct):
 EMPTY: dict[Any, Any] = {}
 
 
+def _do_nothing(conversation: "Conversation") -> None:
+    """Do nothing when a conversation is closed."""
+
+
 class Conversation:
     """What the server knows of one client.
 
@@ -42,7 +46,6 @@ class Conversation:
 
     __slots__ = (
         "__weakref__",
-        "_closed",
         "_on_close",
         "_questions",
         "address",
@@ -56,6 +59,8 @@ class Conversation:
     )
     # False for a conversation that consists of a single HTTP request.
     is_lasting = True
+    # Whether all processes that share the server's store serve this client.
+    is_shared = False
 
     def __init__(
         self,
@@ -66,7 +71,7 @@ class Conversation:
         address: str = "",
         principal: Principal | None = None,
         observer: MessageObserver | None = None,
-        on_close: "Callable[[Conversation], None] | None" = None,
+        on_close: "Callable[[Conversation], None]" = _do_nothing,
     ) -> None:
         self.session = session
         self.channel = channel
@@ -77,8 +82,8 @@ class Conversation:
         self.waiting = 0
         self.cancel_scopes: dict[jsonrpc.Id, trio.CancelScope] = EMPTY
         self._questions: dict[str, PendingQuestion] = EMPTY
-        self._closed = False
-        self._on_close = on_close
+        # None once it was called: the client sends no more.
+        self._on_close: Callable[[Conversation], None] | None = on_close
 
     def tell(
         self,
@@ -111,14 +116,13 @@ class Conversation:
 
         For revisions whose server may send requests.
         """
-        # The id must not be guessable: whoever knows it can answer.
-        id = f"ask-{secrets.token_hex(8)}"
+        id = self.new_question_id()
         question = PendingQuestion(trio.Event())
         if self._questions is EMPTY:
             self._questions = {}
         self._questions[id] = question
         try:
-            if not self._closed:
+            if self._on_close is not None:
                 self.send(revision.question(id, method, params), channel)
                 await question.settled.wait()
         except trio.Cancelled:
@@ -136,6 +140,10 @@ class Conversation:
             raise AskFailed(f"the client answered {method} with an error: {error}")
         return answer.result
 
+    def new_question_id(self) -> str:
+        """Return an id that cannot be guessed: whoever knows it can answer."""
+        return f"ask-{secrets.token_hex(8)}"
+
     def answer_question(self, answer: Answer) -> None:
         """Hand the client's answer to whoever waits for it; ignore any other."""
         question = (
@@ -145,6 +153,20 @@ class Conversation:
             question.answer = answer
             question.settled.set()
 
+    def settle_questions(self) -> None:
+        """Expect no answers any more."""
+        for question in self._questions.values():
+            question.settled.set()
+
+    async def save(self) -> None:
+        """Store what the client has set in its session, if the session is shared.
+
+        Raises ServiceUnavailable.
+        """
+
+    def cancel_elsewhere(self, id: jsonrpc.Id) -> None:
+        """Cancel a request that does not run here, if the session is shared."""
+
     def add_cancel_scope(self, id: jsonrpc.Id, scope: trio.CancelScope) -> None:
         """Let the client cancel a request from now on."""
         if self.cancel_scopes is EMPTY:
@@ -153,8 +175,8 @@ class Conversation:
 
     def close(self) -> None:
         """The client sends no more: nothing will answer our questions."""
-        self._closed = True
-        for question in self._questions.values():
-            question.settled.set()
-        if self._on_close is not None:
-            self._on_close(self)
+        on_close = self._on_close
+        self._on_close = None
+        self.settle_questions()
+        if on_close is not None:
+            on_close(self)

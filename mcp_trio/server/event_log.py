@@ -19,7 +19,7 @@ log = logging.getLogger("mcp_trio")
 
 # Lines per second about the same event by the same sender.
 MOST_LINES = 10
-# Senders that are told apart within a second.
+# Senders that are distinguished within a second.
 MOST_TOLD_APART = 1000
 # Seconds after which a call is slow. Many clients give up after 60, and people before
 # that; a tool that is known to take longer can report its progress.
@@ -137,6 +137,6 @@ class EventLog:
 
 
 def _name(fields: dict[str, Any]) -> str:
-    """Return the method, and the tool if there is one."""
+    """Return the method, and the tool if it is a call."""
     method: str = fields["method"]
     return f"{method} of {fields['tool']}" if "tool" in fields else method

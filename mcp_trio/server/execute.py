@@ -47,7 +47,10 @@ async def execute(
         if handler is None:
             rate = server.limiter.rate
             if rate is not None:
-                server.limiter.take(request, rate)
+                if server.shared_limiter is None:
+                    server.limiter.take(request, rate)
+                else:
+                    await server.shared_limiter.take(request, rate)
             handler = HANDLERS.get(call.method, answer_by_extension)
         result = await handler(server, request)
         if result is None:
@@ -58,10 +61,8 @@ async def execute(
             return _reply_to_failure(server, request, stop)
         request.outcome = "cancelled"
         raise
-    except BaseExceptionGroup as group:
-        return _reply_to_group(server, request, group)
     except BaseException as failure:  # even sys.exit() ends only its own request
-        return _reply_to_failure(server, request, failure)
+        return _reply_to_any(server, request, failure)
     finally:
         request.ended = True
         if observers:
@@ -122,6 +123,13 @@ def _is_stale(stop: BaseException) -> bool:
     """Whether this is a trio.Cancelled that a tool kept and raised again later."""
     is_cancelled = isinstance(stop, trio.Cancelled)
     return is_cancelled and trio.current_effective_deadline() > -inf
+
+
+def _reply_to_any(server: Server, request: Request, failure: BaseException) -> bytes:
+    """Encode the reply to a request that failed in whatever way."""
+    if isinstance(failure, BaseExceptionGroup):
+        return _reply_to_group(server, request, failure)
+    return _reply_to_failure(server, request, failure)
 
 
 def _reply_to_group(

@@ -1,4 +1,4 @@
-"""The points at which extensions take part in a server.
+"""The points where extensions take part in a server.
 
 An extension is any object with a method `bind`, which returns its hooks. The class
 `mcp_trio.extensions.base.Extension` is the base of all that the package has, and of
@@ -19,9 +19,10 @@ from ..protocol.params import VENDOR
 from ..protocol.revisions import Revision
 from ..protocol.types import Json, Tool
 from .features.tools import ServerTool
+from .gauges import Gauge
 from .request import Request
 
-# Answers a request with an encoded result. None stands for an empty result.
+# Answers a request with an encoded result. None means an empty result.
 ExtensionHandler = Callable[[Request], Awaitable[bytes | None]]
 # Goes on with a call of a tool, and returns its encoded result.
 Proceed = Callable[[], Awaitable[bytes]]
@@ -73,6 +74,8 @@ class ExtensionHooks(Struct, frozen=True, kw_only=True):
     use_store: Callable[[Any], None] | None = None
     # Ends work in the background, within so many seconds, before the server stops.
     settle: Callable[[float], Awaitable[None]] | None = None
+    # Returns what the metrics show of the extension.
+    gauges: Callable[[], list[Gauge]] | None = None
 
 
 class ServerExtension(Protocol):
@@ -206,7 +209,7 @@ class ExtensionPoints:
     # Running
 
     def use_store(self, store: Any) -> None:  # noqa: ANN401 (see SharedState)
-        """Let the extensions keep what they keep in a store."""
+        """Let the extensions keep their state in a store."""
         for hooks in self._hooks.values():
             if hooks.use_store is not None:
                 hooks.use_store(store)
@@ -225,6 +228,14 @@ class ExtensionPoints:
         for hooks in list(self._hooks.values()):
             if hooks.settle is not None:
                 await hooks.settle(seconds)
+
+    def gauges(self) -> list[Gauge]:
+        """Return what the metrics show of the extensions."""
+        gauges: list[Gauge] = []
+        for hooks in self._hooks.values():
+            if hooks.gauges is not None:
+                gauges += hooks.gauges()
+        return gauges
 
 
 class FollowedListening(Struct):

@@ -1,6 +1,6 @@
 """The function that answers each method, and the one that acts on each notification.
 
-A handler turns a request into its encoded result. None stands for an empty result.
+A handler turns a request into its encoded result. None means an empty result.
 """
 
 import logging
@@ -30,6 +30,7 @@ from ..protocol.types import (
 from .app import Server
 from .conversation import Conversation
 from .middleware import (
+    MiddlewareCall,
     call_with_middleware,
     fill_with_middleware,
     read_with_middleware,
@@ -57,6 +58,7 @@ async def introduce(server: Server, request: Request) -> bytes:
     if revision.opens:
         # Interned, so that all sessions share one string.
         request.conversation.session.offered = intern(" ".join(features))
+        await request.conversation.save()
     versions = request.conversation.session.revisions.names
     extensions = None
     if server.extensions is not None:
@@ -112,7 +114,10 @@ async def call_tool(server: Server, request: Request) -> bytes:
     request.target = tool.name
     limiter = server.limiter
     if limiter.total or tool.is_limited:
-        limiter.admit(request, tool)
+        if server.shared_limiter is None:
+            limiter.admit(request, tool)
+        else:
+            await server.shared_limiter.admit(request, tool)
     if tool.call_hooks:
         return await call_with_hooks(server, request, tool)
     if server.middleware_stack:
@@ -136,7 +141,11 @@ async def run_tool(server: Server, request: Request, tool: "ServerTool") -> byte
     """Run a tool within the middleware, and encode its result."""
     result: str | StructuredContent | ToolResult
     if server.middleware_stack:
-        result = await call_with_middleware(server.middleware_stack, request, tool)
+        raw = request.call.params.arguments
+        call = MiddlewareCall(
+            "tools/call", tool.name, request, raw, request.environment
+        )
+        result = await call_with_middleware(server.middleware_stack, call, tool)
     else:
         result = await tool.run(request, request.call.params.arguments)
     return _encode_tool_result(request, tool, result)
@@ -150,7 +159,7 @@ def _encode_tool_result(
     revision = request.call.revision
     most = tool.max_result or request.environment.limits.max_result
     if isinstance(result, str):
-        # A character takes at least a byte, so what is too long is not encoded.
+        # A character takes at least a byte, so a text that is too long is not encoded.
         if len(result) <= most:
             encoded = revision.encode_text(result)
             if len(encoded) <= most:
@@ -178,9 +187,10 @@ async def read_resource(server: Server, request: Request) -> bytes:
     server.limiter.check(request)
     resource = server.find_resource(uri, request.principal)
     if server.middleware_stack:
-        contents = await read_with_middleware(
-            server.middleware_stack, request, resource
+        call = MiddlewareCall(
+            "resources/read", uri, request, b"{}", request.environment
         )
+        contents = await read_with_middleware(server.middleware_stack, call, resource)
     else:
         contents = await resource.read(request, uri)
 
@@ -197,12 +207,14 @@ async def subscribe(server: Server, request: Request) -> None:
     uri = request.call.params.uri
     server.find_resource(uri, request.principal)
     server.subscriptions.subscribe(request.conversation, uri)
+    await request.conversation.save()
 
 
 async def unsubscribe(server: Server, request: Request) -> None:
     """End the client's subscription to a resource's updates."""
     uri = request.call.params.uri
     server.subscriptions.unsubscribe(request.conversation, uri)
+    await request.conversation.save()
 
 
 async def get_prompt(server: Server, request: Request) -> bytes:
@@ -214,7 +226,10 @@ async def get_prompt(server: Server, request: Request) -> bytes:
     request.target = prompt.name
     server.limiter.check(request)
     if server.middleware_stack:
-        filled = await fill_with_middleware(server.middleware_stack, request, prompt)
+        call = MiddlewareCall(
+            "prompts/get", prompt.name, request, params.arguments, request.environment
+        )
+        filled = await fill_with_middleware(server.middleware_stack, call, prompt)
     else:
         filled = await prompt.fill(request, params.arguments)
 
@@ -231,7 +246,7 @@ async def complete(server: Server, request: Request) -> bytes:
     params = request.call.params
     revision = request.call.revision
     name = _completed_item(server, request)
-    completer = server.completers.get(name, {}).get(params.argument.name)
+    completer = server.find_completer(name, params.argument.name)
     completion = Completion([])
     if completer is not None:
         server.limiter.check(request)
@@ -270,6 +285,7 @@ async def set_level(server: Server, request: Request) -> None:
             f"Invalid params: $.params.level: {level!r} is none of {expected}"
         )
     request.conversation.session.log_level = level
+    await request.conversation.save()
 
 
 async def listen(server: Server, request: Request) -> bytes:
@@ -362,8 +378,10 @@ def _cancel(conversation: Conversation, notice: Notice) -> None:
     except MsgspecError:
         return
     scope = conversation.cancel_scopes.get(params.request_id)
-    if scope is not None:
-        log.debug(
-            "request %r cancelled by the client: %s", params.request_id, params.reason
-        )
-        scope.cancel()
+    if scope is None:
+        conversation.cancel_elsewhere(params.request_id)
+        return
+    log.debug(
+        "request %r cancelled by the client: %s", params.request_id, params.reason
+    )
+    scope.cancel()

@@ -1,6 +1,6 @@
 """What the server holds for its clients, in bytes, and who pays when it is too much.
 
-Whatever a client makes the server keep is a `Holding` of its account: a body that is
+Whatever a client makes the server keep is a holding of its account: a body that is
 being read, a request that waits, replies that are not read, event history, sessions,
 subscriptions. All accounts share one budget. A client may use all of what is free, but
 never what another one needs: when the budget is exceeded, the account that holds most
@@ -22,19 +22,25 @@ from collections import Counter
 from collections.abc import Callable
 from enum import IntEnum
 from math import inf
+from typing import Protocol
 from weakref import WeakMethod
 
 import trio
 
 from .accounts import Account
+from .allocator import return_large_blocks
 
 log = logging.getLogger("mcp_trio")
 
 # When the budget is exceeded, room is made for this part of it, so that the next charge
 # does not have to look for room again.
 ROOM = 1 / 16
+# When the system has no more memory, this part of what is held is given up.
+RELIEF = 1 / 4
 # Seconds between two log lines about the budget.
 LOG_INTERVAL = 10.0
+# If more bytes than this are held, the allocator is told to give large blocks back.
+MUCH = 2**20
 # A meter charges in steps of so many bytes.
 STEP = 4 * 1024
 
@@ -47,74 +53,86 @@ class Priority(IntEnum):
     REQUEST = 2
 
 
+class Chargeable(Protocol):
+    """Something that the ledger can charge an account for.
+
+    Most of what is kept has a `Holding` for this. What there may be many thousands of,
+    such as sessions, has these attributes itself, which takes less memory.
+    """
+
+    kind: str
+    size: int  # in bytes
+    priority: Priority
+    # Set by the ledger: whose this is, and None if it is not charged.
+    entry: "AccountEntry | None"
+
+    def give_up(self) -> bool:
+        """Let go of whatever is kept, because the account has to pay.
+
+        Returns False if that is not possible now.
+        """
+
+
 class Holding:
     """Something that is kept for an account, with its size in bytes.
 
-    `give_up` is called when the account has to pay. It lets go of whatever is held and
+    `let_go` is called when the account has to pay. It lets go of whatever is held and
     returns True, or returns False if that is not possible now. `release` must be called
     when the thing is gone, for whatever reason; calling it twice does nothing.
     """
 
-    __slots__ = ("_entry", "_ledger", "_priority", "give_up", "kind", "size")
+    __slots__ = ("_ledger", "_let_go", "entry", "kind", "priority", "size")
 
     def __init__(
         self,
         ledger: "Ledger",
-        entry: "_Entry",
         kind: str,
         size: int,
         priority: Priority,
-        give_up: Callable[[], bool],
+        let_go: Callable[[], bool],
     ) -> None:
         self.kind = kind
         self.size = size
-        self.give_up: Callable[[], bool] | None = give_up
+        self.priority = priority
+        self.entry: AccountEntry | None = None
         self._ledger = ledger
-        self._entry = entry
-        self._priority = priority
-
-    @property
-    def account(self) -> Account:
-        """The account that pays for this."""
-        return self._entry.account
+        self._let_go: Callable[[], bool] | None = let_go
 
     @property
     def is_released(self) -> bool:
         """Whether this is charged no more."""
-        return self.give_up is None
+        return self.entry is None
+
+    def give_up(self) -> bool:
+        """Let go of what is held, if that is possible now."""
+        return self._let_go is not None and self._let_go()
 
     def resize(self, size: int) -> None:
         """Charge another number of bytes from now on."""
-        if self.give_up is not None:
-            self._ledger.charge(self._entry, self.kind, size - self.size)
+        if self.entry is not None:
+            self._ledger.charge(self.entry, self.kind, size - self.size)
             self.size = size
             self._ledger.keep_budget()
 
     def touch(self) -> None:
         """Count this as just used, so it is not the oldest of its account."""
-        if self.give_up is not None:
-            holdings = self._entry.holdings[self._priority]
-            del holdings[self]
-            holdings[self] = None
+        self._ledger.touch(self)
 
     def reprioritize(self, priority: Priority) -> None:
         """Change when this is given up; it becomes the newest of its new priority."""
-        if self.give_up is not None and priority is not self._priority:
-            del self._entry.holdings[self._priority][self]
-            self._entry.holdings[priority][self] = None
-            self._priority = priority
+        if self.entry is not None and priority is not self.priority:
+            del self.entry.holdings[self.priority][self]
+            self.entry.holdings[priority][self] = None
+            self.priority = priority
 
     def release(self) -> None:
         """Charge nothing for this any more."""
-        if self.give_up is not None:
-            # Also breaks the cycle between this and what it belongs to.
-            self.give_up = None
-            del self._entry.holdings[self._priority][self]
-            self._ledger.charge(self._entry, self.kind, -self.size)
-            self._ledger.count(self._entry, self.kind, -1)
+        self._ledger.release(self)
+        # Breaks the cycle between this and its owner.
+        self._let_go = None
 
 
-class _Entry:
+class AccountEntry:
     """One account's holdings, by priority; the oldest is first."""
 
     __slots__ = ("account", "counts", "holdings", "total")
@@ -123,9 +141,9 @@ class _Entry:
         self.account = account
         self.total = 0
         self.counts: dict[str, int] = {}  # holdings, by kind
-        self.holdings: tuple[dict[Holding, None], ...] = ({}, {}, {})
+        self.holdings: tuple[dict[Chargeable, None], ...] = ({}, {}, {})
 
-    def in_order(self) -> list[Holding]:
+    def in_order(self) -> list[Chargeable]:
         """Return the holdings, in the order in which they are given up."""
         idle, streams, requests = self.holdings
         return [*idle, *streams, *reversed(requests)]
@@ -172,9 +190,10 @@ class Ledger:
         self.by_kind: Counter[str] = Counter()
         # How many holdings had to be given up.
         self.given_up = 0
-        self._entries: dict[Account, _Entry] = {}
+        self._entries: dict[Account, AccountEntry] = {}
         self._rankings: dict[str, _Ranking] = {}
         self._is_making_room = False
+        self._has_prepared = False
         self._log_at = -inf
 
     def hold(
@@ -183,29 +202,53 @@ class Ledger:
         kind: str,
         size: int,
         priority: Priority,
-        give_up: Callable[[], bool],
+        let_go: Callable[[], bool],
     ) -> Holding:
         """Charge an account for something that is kept from now on.
 
         It may be given up before this returns: see `Holding.is_released`.
         """
+        holding = Holding(self, kind, size, priority, let_go)
+        self.add(account, holding)
+        return holding
+
+    def add(self, account: Account, kept: Chargeable) -> None:
+        """Charge an account for what is kept from now on, until `release`.
+
+        It may be given up before this returns.
+        """
         entry = self._entries.get(account)
         if entry is None:
-            entry = self._entries[account] = _Entry(account)
-        holding = Holding(self, entry, kind, size, priority, give_up)
-        entry.holdings[priority][holding] = None
-        self.charge(entry, kind, size)
-        self.count(entry, kind, 1)
+            entry = self._entries[account] = AccountEntry(account)
+        kept.entry = entry
+        entry.holdings[kept.priority][kept] = None
+        self.charge(entry, kept.kind, kept.size)
+        self.count(entry, kept.kind, 1)
         if self.held > self.budget:
             self.keep_budget()
-        return holding
+
+    def touch(self, kept: Chargeable) -> None:
+        """Count this as just used, so it is not the oldest of its account."""
+        if kept.entry is not None:
+            holdings = kept.entry.holdings[kept.priority]
+            del holdings[kept]
+            holdings[kept] = None
+
+    def release(self, kept: Chargeable) -> None:
+        """Charge nothing for this any more. Calling it twice does nothing."""
+        entry = kept.entry
+        if entry is not None:
+            kept.entry = None
+            del entry.holdings[kept.priority][kept]
+            self.charge(entry, kept.kind, -kept.size)
+            self.count(entry, kept.kind, -1)
 
     def held_by(self, account: Account) -> int:
         """Return the bytes that an account holds."""
         entry = self._entries.get(account)
         return 0 if entry is None else entry.total
 
-    # Fair shares of what is counted
+    # Fair shares of counted holdings
 
     def rank(self, *kinds: str) -> None:
         """Keep track of which account has the most holdings of these kinds.
@@ -236,13 +279,16 @@ class Ledger:
 
     # For holdings
 
-    def charge(self, entry: _Entry, kind: str, change: int) -> None:
+    def charge(self, entry: AccountEntry, kind: str, change: int) -> None:
         """Change what an account holds, without a look at the budget."""
         entry.total += change
         self.held += change
         self.by_kind[kind] += change
+        if self.held > MUCH and not self._has_prepared:
+            self._has_prepared = True
+            return_large_blocks()
 
-    def count(self, entry: _Entry, kind: str, change: int) -> None:
+    def count(self, entry: AccountEntry, kind: str, change: int) -> None:
         """Count a new holding (1), or one that is gone (-1)."""
         if kind in self._rankings:
             old = entry.counts.get(kind, 0)
@@ -253,19 +299,37 @@ class Ledger:
 
     def keep_budget(self) -> None:
         """Have the largest accounts give holdings up, if the budget is exceeded."""
-        if self.held <= self.budget or self._is_making_room:
-            # What is given up may charge something itself, such as an error reply.
-            return
-        self._is_making_room = True
-        try:
-            self._make_room(self.budget - int(self.budget * ROOM))
-        finally:
-            self._is_making_room = False
+        if self.held > self.budget:
+            target = self.budget - int(self.budget * ROOM)
+            self._make_room(target, f"more is held than {self.budget:,} bytes")
+
+    def relieve(self) -> bool:
+        """Make room because the system gives this process no more memory.
+
+        Returns whether anything was given up. Some of it is free only later, when the
+        tasks that hold it have ended.
+        """
+        target = self.held - int(self.held * RELIEF)
+        return self._make_room(target, "the system has no more memory")
 
     # Making room
 
-    def _make_room(self, target: int) -> None:
+    def _make_room(self, target: int, reason: str) -> bool:
+        """Have the largest accounts give holdings up. Returns whether they gave any."""
+        if self._is_making_room:
+            # What is given up may charge something itself, such as an error reply.
+            return False
+        self._is_making_room = True
         before = self.given_up
+        try:
+            self._make_room_down_to(target)
+        finally:
+            self._is_making_room = False
+        count = self.given_up - before
+        self._log(reason, count)
+        return count > 0
+
+    def _make_room_down_to(self, target: int) -> None:
         unable: set[Account] = set()
         while self.held > target:
             entry = self._largest_except(unable)
@@ -273,15 +337,14 @@ class Ledger:
                 break
             if not self._take_from(entry, target):
                 unable.add(entry.account)
-        self._log(self.given_up - before)
 
-    def _largest_except(self, unable: set[Account]) -> _Entry | None:
+    def _largest_except(self, unable: set[Account]) -> AccountEntry | None:
         entries = [
             entry for entry in self._entries.values() if entry.account not in unable
         ]
         return max(entries, key=lambda entry: entry.total, default=None)
 
-    def _take_from(self, entry: _Entry, target: int) -> bool:
+    def _take_from(self, entry: AccountEntry, target: int) -> bool:
         """Have an account give up holdings while it is the largest and must.
 
         Returns whether it gave up any.
@@ -299,24 +362,22 @@ class Ledger:
                 has_given_up = True
         return has_given_up
 
-    def _give_up(self, holding: Holding) -> bool:
+    def _give_up(self, holding: Chargeable) -> bool:
         """Give a holding up, if that is possible now."""
-        give_up = holding.give_up
-        if give_up is None or not give_up():
+        if holding.entry is None or not holding.give_up():
             return False
-        holding.release()
+        self.release(holding)
         self.given_up += 1
         return True
 
-    def _log(self, count: int) -> None:
+    def _log(self, reason: str, count: int) -> None:
         now = trio.current_time() if trio.lowlevel.in_trio_run() else inf
         if now < self._log_at:
             return
         self._log_at = now + LOG_INTERVAL
         log.warning(
-            "the memory budget of %d bytes is exceeded; the clients that hold most "
-            "have given up %d things",
-            self.budget,
+            "%s; the clients that hold most have given up %d things",
+            reason,
             count,
             extra={"event": "memory", "held": self.held, "given_up": count},
         )

@@ -189,26 +189,48 @@ class Limiter:
             raise
 
     def _admit(self, request: Request, tool: LimitedTool) -> None:
+        self.check_tool(request, tool)
+        if tool.rate is not None:
+            self.take_from(request, tool.name, tool.rate, 1.0)
+
+    def check_tool(self, request: Request, tool: LimitedTool) -> None:
+        """Refuse a tool call while too many are in progress. Raises TooManyCalls."""
         self.check(request)
         if tool.max_in_flight is not None:
-            request.limited_tool = tool.name
             if self._counts.get(("tool", tool.name), 0) >= tool.max_in_flight:
                 raise busy(tool.max_in_flight, f"calls of {tool.name}")
-        if tool.rate is not None:
-            key = (sender(request), tool.name)
-            own = self._buckets.get_or_create(key, tool.rate)
-            _take(own, 1.0, f"calls of {tool.name}")
+            request.limited_tool = tool.name
 
     def take(self, request: Request, rate: Rate) -> None:
         """Count a request of any method against its sender's rate.
 
         Raises TooManyCalls.
         """
+        weight = self.weight(request)
+        if weight:
+            self.take_from(request, None, rate, weight)
+
+    def weight(self, request: Request) -> float:
+        """Return what a request counts: 1 for a call, and 0 for nothing."""
         method = request.call.method
         if method in WHOLE:
-            _take(self._overall(request, rate), 1.0, "calls")
-        elif method not in FREE and not self._is_timely_poll(request):
-            _take(self._overall(request, rate), SMALL, "requests")
+            return 1.0
+        if method in FREE or self._is_timely_poll(request):
+            return 0.0
+        return SMALL
+
+    def take_from(
+        self, request: Request, tool: str | None, rate: Rate, weight: float
+    ) -> None:
+        """Take from the bucket of a request's sender, for a tool or for all requests.
+
+        Raises TooManyCalls.
+        """
+        bucket = self._buckets.get_or_create((sender(request), tool), rate)
+        wait = bucket.wait(trio.current_time(), weight)
+        if wait:
+            raise too_many(tool, rate, weight, wait)
+        bucket.tokens -= weight
 
     def _overall(self, request: Request, rate: Rate) -> Bucket:
         """Return the bucket for all requests of a sender."""
@@ -244,9 +266,17 @@ class Limiter:
             if request.limited_tool is None and request.conversation.is_lasting:
                 return
         for key in _extra_keys(request):
-            self._counts[key] = self._counts.get(key, 0) + change
-            if not self._counts[key]:
-                del self._counts[key]
+            self._change_count(key, change)
+
+    def count_tool(self, request: Request) -> None:
+        """Count a request for its tool that was counted before it had one."""
+        if request.limited_tool is not None:
+            self._change_count(("tool", request.limited_tool), 1)
+
+    def _change_count(self, key: Hashable, change: int) -> None:
+        self._counts[key] = self._counts.get(key, 0) + change
+        if not self._counts[key]:
+            del self._counts[key]
 
     def flood(self, address: str) -> float:
         """Count an HTTP request of any kind.
@@ -264,14 +294,13 @@ class Limiter:
         return wait
 
 
-def _take(bucket: Bucket, weight: float, what: str) -> None:
-    """Take from a bucket. Raises TooManyCalls if too little is left."""
-    wait = bucket.wait(trio.current_time(), weight)
-    if wait:
-        allowed = f"{bucket.rate} are allowed"
-        message = f"Too many {what}: {allowed}; try again in {wait:g} s"
-        raise TooManyCalls(message, retry_after=wait)
-    bucket.tokens -= weight
+def too_many(tool: str | None, rate: Rate, weight: float, wait: float) -> TooManyCalls:
+    """Return the refusal of a request for whose rate it is too early."""
+    what = "calls" if weight == 1 else "requests"
+    if tool is not None:
+        what = f"calls of {tool}"
+    message = f"Too many {what}: {rate} are allowed; try again in {wait:g} s"
+    return TooManyCalls(message, retry_after=wait)
 
 
 def _extra_keys(request: Request) -> Sequence[Hashable]:

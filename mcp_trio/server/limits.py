@@ -21,7 +21,7 @@ MEMORY = 256 * 2**20
 # Seconds after which a client may try again if the server was busy.
 BUSY = 1.0
 
-_RATE = re.compile(r"([1-9][0-9]{0,8})/([smh])(?::([1-9][0-9]{0,8}))?")
+_RATE = r"([1-9][0-9]{0,8})/([smh])(?::([1-9][0-9]{0,8}))?"
 _UNITS = {"s": ("a second", 1), "m": ("a minute", 60), "h": ("an hour", 3600)}
 
 
@@ -45,7 +45,7 @@ class Rate(NamedTuple):
 
 def read_rate(text: object, where: str = "") -> Rate:
     """Parse a rate such as "10/s:50". Raises ValueError, which begins with `where`."""
-    found = _RATE.fullmatch(text) if isinstance(text, str) else None
+    found = re.fullmatch(_RATE, text) if isinstance(text, str) else None
     if found is None:
         forms = "'10/s', '100/m' or '1000/h', or '10/s:50' with a burst"
         prefix = f"{where}: " if where else ""

@@ -16,7 +16,7 @@ from ..protocol.types import (
     ToolResult,
 )
 from .context import Context
-from .request import Request
+from .request import Environment, Request
 
 if TYPE_CHECKING:
     from .features.prompts import ServerPrompt
@@ -35,11 +35,17 @@ class MiddlewareCall:
     """
 
     def __init__(
-        self, method: MiddlewareMethod, name: str, request: Request, raw: bytes
+        self,
+        method: MiddlewareMethod,
+        name: str,
+        request: Request,
+        raw: bytes,
+        environment: Environment,
     ) -> None:
         self.method = method
         self.name = name
-        self.context: Context[Any] = Context(request)
+        self.request = request
+        self.context: Context[Any] = Context(request, environment)
         self._raw = raw
         self._arguments: dict[str, Any] | None = None
 
@@ -89,10 +95,11 @@ def check_middleware(function: object) -> None:
 
 
 async def call_with_middleware(
-    stack: tuple[Middleware, ...], request: Request, tool: ServerTool
+    stack: tuple[Middleware, ...], call: MiddlewareCall, tool: ServerTool
 ) -> ToolResult:
     """Call a tool within the middleware, the first one outermost."""
     checked: ToolResult | None = None
+    request = call.request
     most = tool.largest_result(request)
 
     async def innermost(call: MiddlewareCall) -> ToolResult:
@@ -106,36 +113,31 @@ async def call_with_middleware(
             checked = value
         return checked
 
-    params = request.call.params
-    call = MiddlewareCall("tools/call", tool.name, request, params.arguments)
     result = await _run(stack, call, innermost)
     # What the middleware made itself has to fit the tool's output schema too.
     return checked if result is checked else tool.as_result(result, most)
 
 
 async def read_with_middleware(
-    stack: tuple[Middleware, ...], request: Request, resource: ServerResource
+    stack: tuple[Middleware, ...], call: MiddlewareCall, resource: ServerResource
 ) -> list[TextContents | BlobContents]:
     """Read a resource within the middleware."""
-    uri = request.call.params.uri
+    uri = call.name
 
     async def innermost(call: MiddlewareCall) -> list[TextContents | BlobContents]:
-        return await resource.read(request, uri)
+        return await resource.read(call.request, uri)
 
-    call = MiddlewareCall("resources/read", uri, request, b"{}")
     return resource.as_contents(uri, await _run(stack, call, innermost))
 
 
 async def fill_with_middleware(
-    stack: tuple[Middleware, ...], request: Request, prompt: ServerPrompt
+    stack: tuple[Middleware, ...], call: MiddlewareCall, prompt: ServerPrompt
 ) -> PromptResult:
     """Fill in a prompt within the middleware."""
 
     async def innermost(call: MiddlewareCall) -> PromptResult:
-        return await prompt.fill(request, call.encoded_arguments())
+        return await prompt.fill(call.request, call.encoded_arguments())
 
-    params = request.call.params
-    call = MiddlewareCall("prompts/get", prompt.name, request, params.arguments)
     return prompt.as_result(await _run(stack, call, innermost))
 
 

@@ -3,17 +3,19 @@
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Hashable, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ..auth.principal import NO_SCOPES, Principal, has_scopes
 from ..protocol.errors import InvalidParams
 from ..protocol.jsonrpc import encode
 from ..protocol.revisions import Revision
+from .request import Environment
 
 if TYPE_CHECKING:
     from .features.feature import Feature
 
 T = TypeVar("T", bound="Feature")
+T_contra = TypeVar("T_contra", bound="Feature", contravariant=True)
 
 # The most encoded lists that a registry keeps. Tokens may have any mix of scopes, and
 # each mix has a list of its own.
@@ -39,17 +41,42 @@ class View(NamedTuple):
     show: Callable[[Any], Any]
 
 
+class Follower(Protocol[T_contra]):
+    """Has the features of a registry too, under names of its own."""
+
+    def must_be_free(self, name: str, item: T_contra) -> None:
+        """Raise ValueError if the name of a new feature is taken here."""
+
+    def added(self, item: T_contra) -> None:
+        """Add a feature that was added to the registry."""
+
+    def removed(self, item: T_contra) -> None:
+        """Remove a feature that was removed from the registry."""
+
+    def replaced(self, before: T_contra, item: T_contra) -> None:
+        """Serve a feature in the place of one that is listed the same."""
+
+
 class Registry(dict[str, T]):
     """A server's features of one kind, by name, in the order of registration.
 
     Any thread may add and remove features. This is why loops run over a copy.
     """
 
-    def __init__(self, kind: str, pages: Pages, changed: Callable[[str], None]) -> None:
-        self._kind = kind
+    def __init__(
+        self,
+        kind: str,
+        pages: Pages,
+        changed: Callable[[str], None],
+        environment: Environment,
+    ) -> None:
+        self.kind = kind
         self.feature = f"{kind}s"
         self._pages = pages
         self._changed = changed
+        self._environment = environment
+        # Registries of servers that include this one's server.
+        self._followers: tuple[Follower[T], ...] = ()
         self._numbers = count(1)
         # Encoded first pages, by revision, by the principal's scopes if any feature
         # requires scopes, and by the key of the client's view if it has one.
@@ -59,27 +86,51 @@ class Registry(dict[str, T]):
 
     def add(self, item: T) -> None:
         """Add a feature, under a name that is free, and announce it."""
-        if item.name in self:
-            raise ValueError(
-                f"there is a {self._kind} {item.name!r} already; "
-                "remove it, or name this one otherwise"
-            )
+        self.must_be_free(item.name, item)
         item.number = next(self._numbers)
+        item.environment = self._environment
         self[item.name] = item
         self.scopes |= item.scopes
         self._encoded.clear()
         self._changed(self.feature)
+        for follower in self._followers:
+            follower.added(item)
+
+    def must_be_free(self, name: str, item: T) -> None:
+        """Raise ValueError if this or a follower has a feature of this name."""
+        if name in self:
+            raise ValueError(
+                f"there is a {self.kind} {name!r} already; "
+                "remove it, or give this one another name"
+            )
+        for follower in self._followers:
+            follower.must_be_free(name, item)
+
+    def replace(self, item: T) -> None:
+        """Serve a feature in the place of one that is listed the same."""
+        before = self[item.name]
+        item.number = before.number
+        item.environment = self._environment
+        self[item.name] = item
+        for follower in self._followers:
+            follower.replaced(before, item)
+
+    def follow(self, follower: Follower[T]) -> None:
+        """Tell a follower about every feature that is added or removed from now on."""
+        self._followers = (*self._followers, follower)
 
     def remove(self, name: str) -> None:
         """Remove a feature, and announce it."""
         if name not in self:
-            raise KeyError(f"there is no {self._kind} {name!r}")
+            raise KeyError(f"there is no {self.kind} {name!r}")
         removed = self.pop(name)
         if removed.scopes:
             others = [item.scopes for item in list(self.values())]
             self.scopes = NO_SCOPES.union(*others)
         self._encoded.clear()
         self._changed(self.feature)
+        for follower in self._followers:
+            follower.removed(removed)
 
     def get_for(self, principal: Principal | None, name: str) -> T | None:
         """Return the feature, or None if the principal may not use it."""
@@ -97,7 +148,7 @@ class Registry(dict[str, T]):
         """Return the feature. Raises InvalidParams if the principal may not use it."""
         item = self.get(name)
         if item is None or (item.scopes and self.get_for(principal, name) is None):
-            raise InvalidParams(f"Unknown {self._kind}: {name}")
+            raise InvalidParams(f"Unknown {self.kind}: {name}")
         return item
 
     def listing(

@@ -24,7 +24,10 @@ from .worker_threads import WorkerThreads
 #     error       with an exception whose message is hidden from the client
 #     cancelled   by the client, or because the client or the server has gone
 #     timeout     because the function took too long
-Outcome = Literal["ok", "tool_error", "refused", "error", "cancelled", "timeout"]
+#     task        with a task; the call that the task makes has an outcome of its own
+Outcome = Literal[
+    "ok", "tool_error", "refused", "error", "cancelled", "timeout", "task"
+]
 
 
 class Environment(Struct, eq=False):

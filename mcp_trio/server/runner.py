@@ -39,7 +39,7 @@ class Source(Protocol):
     """Where a runner finds work."""
 
     async def wait(self) -> bool:
-        """Wait until there is work. False means that there will be no more."""
+        """Wait until there is work. False means that the work has ended."""
 
     def take_turn(self, scope: trio.CancelScope) -> Rest[None] | None:
         """Do the work that is there, up to a request that waits.
@@ -110,7 +110,7 @@ def start(running: Coroutine[Any, Any, T]) -> tuple[T | None, Rest[T] | None]:
 
 
 def innermost_scope(task: trio.lowlevel.Task) -> object | None:
-    """Return what stands for the cancel scope that a task is in.
+    """Return an object that identifies the cancel scope that a task is in.
 
     Returns None if trio does not show it.
     """

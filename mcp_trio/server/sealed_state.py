@@ -33,5 +33,5 @@ def unseal(secret: bytes, sealed: str) -> bytes:
     # characters and whatever follows the end.
     expected = seal(secret, content)
     if not hmac.compare_digest(sealed.encode(), expected.encode()):
-        raise ValueError("this is not what was sealed")
+        raise ValueError("the sealed text was changed")
     return content

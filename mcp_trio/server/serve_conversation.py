@@ -39,7 +39,7 @@ async def serve_conversation(
         address=address,
         principal=principal,
         observer=observer or server.on_message,
-        on_close=server.conversation_closed,
+        on_close=server.on_conversation_closed,
     )
     try:
         async with trio.open_nursery() as nursery:
@@ -150,6 +150,8 @@ class ConversationSource:
                 rest = self._take(event)
             if rest is not None:
                 break
+            if self._owes_others_a_turn:
+                break
             late = perf_counter() - turn_ends
             if late > 0:
                 self._log_if_slow(event, late)
@@ -165,6 +167,7 @@ class ConversationSource:
         """Run a request until it ends or first waits."""
         if self._call_tasks.has_calls or self._is_expected_to_wait(call):
             self._call_tasks.begin(call)
+            self._owes_others_a_turn = self._call_tasks.is_full
             return None
         request = self._request(call)
         self._last_request = request

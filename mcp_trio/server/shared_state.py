@@ -1,11 +1,15 @@
-"""What the server itself needs to know of the store that its processes share.
+"""What the server itself needs to know of its other processes, and what they share.
 
-The stores are in `mcp_trio.stores`. The server does not depend on them.
+The stores are in `mcp_trio.stores`, and groups of processes in `mcp_trio.workers`. The
+server does not depend on them.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from msgspec import Struct
+
+from .limits import Rate
 
 
 class StoreStatistics(Struct):
@@ -27,3 +31,19 @@ class SharedState(Protocol):
     @property
     def statistics(self) -> StoreStatistics:
         """Return what the store has done."""
+
+    async def take(self, bucket: str, rate: Rate, weight: float = 1.0) -> float:
+        """Take from a bucket that all processes share. See `Store.take`."""
+
+
+class ProcessGroup(Protocol):
+    """The processes that serve the same port, as one of them sees them."""
+
+    # Whether all of them stop. If not, others take the clients of one that stops.
+    is_stopping: bool
+
+    def use_page(self, render: Callable[[], bytes]) -> None:
+        """Use this function for the metrics of this process."""
+
+    async def all_metrics(self) -> bytes:
+        """Return the metrics of all processes."""

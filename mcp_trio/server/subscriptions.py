@@ -1,11 +1,12 @@
 """Tells clients about changed lists and changed resources.
 
-Clients that opened a session hear of every list, and of the resources that they
-subscribed to. Others hear what they asked for in a `subscriptions/listen` request.
+Clients with a session are notified of every list, and of the resources that they
+subscribed to. Others choose in their `subscriptions/listen` request.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from enum import Enum
+from typing import Any, Protocol, TypeVar
 
 import trio
 from msgspec import Struct, to_builtins
@@ -26,12 +27,30 @@ V = TypeVar("V")
 # matches any number of URIs.
 MOST_SUBSCRIPTIONS = 1_000
 
-# What a subscription takes in addition to the characters of its URI.
+# The bytes of a subscription without the characters of its URI.
 SUBSCRIPTION_SIZE = 256
 
 KINDS = ("tools", "resources", "prompts")
 # What can change: the list of a kind, if the URI is None, or a resource.
 Topic = tuple[str, str | None]
+
+
+class Audience(Enum):
+    """Who is told about a change."""
+
+    ALL = "all"
+    # Those that only this process knows of. It tells them of its own changes at once.
+    OWN = "own"
+    # Sessions that all processes share: each is told by one of the processes, about
+    # the changes at any of them in the same order.
+    SHARED = "shared"
+
+
+class ChangeRelay(Protocol):
+    """Tells all processes of the server what has changed at this one."""
+
+    def announce(self, topics: list[Topic]) -> None:
+        """Tell them. Each calls `Subscriptions.announce`, this one too."""
 
 
 class Listener:
@@ -67,6 +86,8 @@ class Subscriptions(Struct, eq=False):
     scopes_of: Callable[[str], frozenset[str]]
     ledger: Ledger | None = None
     token: trio.lowlevel.TrioToken | None = None
+    # None if this is the only process.
+    relay: ChangeRelay | None = None
     # Each conversation with the URIs that it subscribes to, and the other way round.
     _conversations: dict[Conversation, dict[str, None]] = {}
     _subscribers: dict[str, dict[Conversation, None]] = {}
@@ -107,6 +128,14 @@ class Subscriptions(Struct, eq=False):
         uris[uri] = None
         self._subscribers.setdefault(uri, {})[conversation] = None
         self._charge(conversation, len(uri) + SUBSCRIPTION_SIZE)
+
+    def is_open(self, conversation: Conversation) -> bool:
+        """Return whether a client that has opened a session is told of changes."""
+        return conversation in self._conversations
+
+    def subscribed(self, conversation: Conversation) -> list[str]:
+        """Return the URIs that a session subscribes to."""
+        return list(self._conversations.get(conversation, ()))
 
     def unsubscribe(self, conversation: Conversation, uri: str) -> None:
         """Stop telling a session about a resource."""
@@ -205,38 +234,61 @@ class Subscriptions(Struct, eq=False):
     def _announce(self) -> None:
         changed = self._changed
         self._changed = {}
-        for kind, uri in list(changed):  # another thread may still add to it
-            if uri is None:
-                self._announce_list(kind)
-            else:
-                self._announce_resource(uri)
+        topics = list(changed)  # another thread may still add to it
+        if self.relay is None:
+            self.announce(topics, Audience.ALL)
+        else:
+            self.announce(topics, Audience.OWN)
+            self.relay.announce(topics)
 
-    def _announce_list(self, kind: str) -> None:
+    def announce(self, topics: list[Topic], audience: Audience) -> None:
+        """Tell clients what has changed."""
+        for kind, uri in topics:
+            if uri is None:
+                self._announce_list(kind, audience)
+            else:
+                self._announce_resource(uri, audience)
+
+    def _announce_list(self, kind: str, audience: Audience) -> None:
         method = f"notifications/{kind}/list_changed"
         for conversation in list(self._conversations):
+            if not _is_in(audience, conversation):
+                continue
             if kind in conversation.session.offered.split():
                 conversation.tell(method, {})
-        self._tell_listeners((kind, None), method, {})
+        self._tell_listeners((kind, None), audience, method, {})
 
-    def _announce_resource(self, uri: str) -> None:
+    def _announce_resource(self, uri: str, audience: Audience) -> None:
         method = "notifications/resources/updated"
         params: dict[str, Any] = {"uri": uri}
         scopes = self.scopes_of(uri)
         for conversation in list(self._subscribers.get(uri, ())):
+            if not _is_in(audience, conversation):
+                continue
             if has_scopes(conversation.principal, scopes):
                 conversation.tell(method, params)
-        self._tell_listeners(("resources", uri), method, params, scopes)
+        self._tell_listeners(("resources", uri), audience, method, params, scopes)
 
     def _tell_listeners(
         self,
         topic: Topic,
+        audience: Audience,
         method: str,
         params: Json,
         scopes: frozenset[str] = NO_SCOPES,
     ) -> None:
         for listener in list(self._listeners.get(topic, ())):
+            if not _is_in(audience, listener.request.conversation):
+                continue
             if has_scopes(listener.request.principal, scopes):
                 listener.tell(method, params)
+
+
+def _is_in(audience: Audience, conversation: Conversation) -> bool:
+    """Return whether a client belongs to an audience."""
+    if audience is Audience.ALL:
+        return True
+    return conversation.is_shared is (audience is Audience.SHARED)
 
 
 def _discard(sets: dict[K, dict[V, None]], key: K, member: V) -> None:

@@ -1,4 +1,4 @@
-"""Truncates results that are too large, in their texts, and says so in them.
+"""Truncates the texts of results that are too large, and adds a note to them.
 
 A result may be far larger than memory allows to encode. So texts and data are measured
 before anything is encoded, and texts are cut first.
@@ -104,7 +104,7 @@ def _cut_before_encoding(pieces: list[_Piece], room: int) -> None:
 
 
 def truncate_text(text: str, most: int) -> str:
-    """Truncate a text so that it has at most so many bytes as JSON, and says so."""
+    """Truncate a text to a number of bytes as JSON, and add a note."""
     # Each character takes at least a byte. What cannot be shown is not looked at.
     is_long = len(text) > most
     whole = strip_controls(text[:most] if is_long else text)

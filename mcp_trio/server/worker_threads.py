@@ -58,7 +58,7 @@ class WorkerThreads:
     async def run(self, call: Callable[[], Any], account: Account, label: str) -> Any:
         """Run a call in a thread and return its result.
 
-        `label` names what is called, for the log. If this is cancelled, the thread is
+        `label` names the function in the log. If this is cancelled, the thread is
         abandoned: the call ends by itself, early if it uses
         `trio.from_thread.check_cancelled`. Raises TooManyCalls if no thread can be had.
         """

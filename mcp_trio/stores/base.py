@@ -157,20 +157,38 @@ class Store(Protocol):
         and a new record does not expire. Raises LeaseLost.
         """
 
+    async def touch(self, key: str, ttl: float) -> bool:
+        """Let a record expire so many seconds from now. Returns False if it is gone."""
+
     async def delete(self, key: str) -> None:
         """Delete a record, if it exists."""
 
     # Logs
 
     async def append(
-        self, log: str, data: bytes, *, entries: int, size: int, ttl: float
+        self,
+        log: str,
+        *data: bytes,
+        entries: int,
+        size: int,
+        ttl: float,
+        position: int | None = None,
+        lease: Lease | None = None,
     ) -> int:
-        """Append an entry to a log, and return its position.
+        """Append entries to a log in one step, and return the log's last position.
 
         The oldest entries are dropped so that there are at most so many, with at most
         `size` bytes. The latest one is always kept. The log expires after `ttl` seconds
         without a new entry.
+
+        With `position`, the first of the entries gets that position. If the log has
+        reached it already, nothing is appended. So whoever does not know whether
+        entries were appended can append them again. With `lease`, append only while it
+        is held. Raises LeaseLost.
         """
+
+    async def delete_log(self, log: str) -> None:
+        """Delete a log, if it exists."""
 
     async def read_log(self, log: str, after: int = 0) -> LogPage:
         """Return the entries of a log after a position."""
@@ -189,10 +207,11 @@ class Store(Protocol):
 
     # Rates
 
-    async def take(self, bucket: str, rate: Rate) -> float:
-        """Take one token from a bucket.
+    async def take(self, bucket: str, rate: Rate, weight: float = 1.0) -> float:
+        """Take one token, or the weight of one, from a bucket.
 
-        Returns 0 if there was one, and otherwise the seconds until there is one.
+        Returns 0 if there was enough, and otherwise the seconds until there is. A
+        negative weight puts back what was taken.
         """
 
     # Leases

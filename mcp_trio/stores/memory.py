@@ -105,6 +105,17 @@ class MemoryStore:
         self._records[key] = _Stored(value, version, expires)
         return version
 
+    async def touch(self, key: str, ttl: float) -> bool:
+        """Let a record expire so many seconds from now. Returns False if it is gone."""
+        now = trio.current_time()
+        self._forget_expired(now)
+        stored = self._records.get(key)
+        if stored is None:
+            return False
+        stored.expires = now + ttl
+        heappush(self._expiries, (stored.expires, key))
+        return True
+
     async def delete(self, key: str) -> None:
         """Delete a record, if it exists."""
         self._records.pop(key, None)
@@ -124,17 +135,31 @@ class MemoryStore:
     # Logs
 
     async def append(
-        self, log: str, data: bytes, *, entries: int, size: int, ttl: float
+        self,
+        log: str,
+        *data: bytes,
+        entries: int,
+        size: int,
+        ttl: float,
+        position: int | None = None,
+        lease: Lease | None = None,
     ) -> int:
-        """Append an entry to a log, and return its position. See `Store.append`."""
+        """Append entries to a log, and return its last position. See `Store.append`."""
         now = trio.current_time()
         self._forget_expired(now)
+        if lease is not None:
+            self._check_lease(lease)
         kept = self._logs.get(log)
         if kept is None:
             kept = self._logs[log] = _Log(deque(), inf)
-        kept.last += 1
-        kept.size += len(data)
-        kept.entries.append(Entry(kept.last, data))
+        if position is not None:
+            if kept.last >= position:
+                return kept.last
+            kept.last = position - 1
+        for entry in data:
+            kept.last += 1
+            kept.size += len(entry)
+            kept.entries.append(Entry(kept.last, entry))
         while len(kept.entries) > 1:
             if len(kept.entries) <= entries and kept.size <= size:
                 break
@@ -142,6 +167,10 @@ class MemoryStore:
         kept.expires = now + ttl
         heappush(self._expiries, (kept.expires, log))
         return kept.last
+
+    async def delete_log(self, log: str) -> None:
+        """Delete a log, if it exists."""
+        self._logs.pop(log, None)
 
     async def read_log(self, log: str, after: int = 0) -> LogPage:
         """Return the entries of a log after a position."""
@@ -175,12 +204,12 @@ class MemoryStore:
 
     # Rates
 
-    async def take(self, bucket: str, rate: Rate) -> float:
-        """Take one token from a bucket. See `Store.take`."""
+    async def take(self, bucket: str, rate: Rate, weight: float = 1.0) -> float:
+        """Take from a bucket. See `Store.take`."""
         found = self._buckets.get_or_create(bucket, rate)
-        wait = found.wait(trio.current_time())
+        wait = found.wait(trio.current_time(), weight)
         if not wait:
-            found.tokens -= 1
+            found.tokens = min(rate.burst, found.tokens - weight)
         return wait
 
     # Leases

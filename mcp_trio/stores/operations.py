@@ -67,6 +67,18 @@ class Write(Operation):
         )
 
 
+class Touch(Operation):
+    """`Store.touch`."""
+
+    result: ClassVar = bool
+    key: str
+    ttl: float
+
+    async def run(self, store: Store) -> bool:
+        """Carry it out."""
+        return await store.touch(self.key, self.ttl)
+
+
 class Delete(Operation):
     """`Store.delete`."""
 
@@ -82,16 +94,34 @@ class Append(Operation):
 
     result: ClassVar = int
     log: str
-    data: bytes
+    data: tuple[bytes, ...]
     entries: int
     size: int
     ttl: float
+    position: int | None
+    lease: Lease | None
 
     async def run(self, store: Store) -> int:
         """Carry it out."""
         return await store.append(
-            self.log, self.data, entries=self.entries, size=self.size, ttl=self.ttl
+            self.log,
+            *self.data,
+            entries=self.entries,
+            size=self.size,
+            ttl=self.ttl,
+            position=self.position,
+            lease=self.lease,
         )
+
+
+class DeleteLog(Operation):
+    """`Store.delete_log`."""
+
+    log: str
+
+    async def run(self, store: Store) -> None:
+        """Carry it out."""
+        await store.delete_log(self.log)
 
 
 class ReadLog(Operation):
@@ -129,10 +159,11 @@ class Take(Operation):
     result: ClassVar = float
     bucket: str
     rate: Rate
+    weight: float
 
     async def run(self, store: Store) -> float:
         """Carry it out."""
-        return await store.take(self.bucket, self.rate)
+        return await store.take(self.bucket, self.rate, self.weight)
 
 
 class Acquire(Operation):
@@ -222,8 +253,10 @@ class Cancel(Operation):
 AnyOperation: TypeAlias = (
     Read
     | Write
+    | Touch
     | Delete
     | Append
+    | DeleteLog
     | ReadLog
     | Publish
     | Subscribe

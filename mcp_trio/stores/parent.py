@@ -355,6 +355,11 @@ class ParentStore:
         version: int | None = await self._call(operation)
         return version
 
+    async def touch(self, key: str, ttl: float) -> bool:
+        """Let a record expire so many seconds from now. Returns False if it is gone."""
+        is_there: bool = await self._call(operations.Touch(key, ttl))
+        return is_there
+
     async def delete(self, key: str) -> None:
         """Delete a record, if it exists."""
         await self._call(operations.Delete(key))
@@ -362,12 +367,24 @@ class ParentStore:
     # Logs
 
     async def append(
-        self, log: str, data: bytes, *, entries: int, size: int, ttl: float
+        self,
+        log: str,
+        *data: bytes,
+        entries: int,
+        size: int,
+        ttl: float,
+        position: int | None = None,
+        lease: Lease | None = None,
     ) -> int:
-        """Append an entry to a log, and return its position. See `Store.append`."""
-        operation = operations.Append(log, data, entries, size, ttl)
-        position: int = await self._call(operation)
-        return position
+        """Append entries to a log, and return its last position. See `Store.append`."""
+        last: int = await self._call(
+            operations.Append(log, data, entries, size, ttl, position, lease)
+        )
+        return last
+
+    async def delete_log(self, log: str) -> None:
+        """Delete a log, if it exists."""
+        await self._call(operations.DeleteLog(log))
 
     async def read_log(self, log: str, after: int = 0) -> LogPage:
         """Return the entries of a log after a position."""
@@ -406,9 +423,9 @@ class ParentStore:
 
     # Rates
 
-    async def take(self, bucket: str, rate: Rate) -> float:
-        """Take one token from a bucket. See `Store.take`."""
-        wait: float = await self._call(operations.Take(bucket, rate))
+    async def take(self, bucket: str, rate: Rate, weight: float = 1.0) -> float:
+        """Take from a bucket. See `Store.take`."""
+        wait: float = await self._call(operations.Take(bucket, rate, weight))
         return wait
 
     # Leases

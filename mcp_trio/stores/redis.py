@@ -126,6 +126,13 @@ class RedisStore:
             raise LeaseLost(lease_key)
         return version or None
 
+    async def touch(self, key: str, ttl: float) -> bool:
+        """Let a record expire so many seconds from now. Returns False if it is gone."""
+        client = self._connected()
+        return await self._connection.run(
+            lambda: client.pexpire(self._key("record", key), _milliseconds(ttl))
+        )
+
     async def delete(self, key: str) -> None:
         """Delete a record, if it exists."""
         client = self._connected()
@@ -134,14 +141,38 @@ class RedisStore:
     # Logs
 
     async def append(
-        self, log: str, data: bytes, *, entries: int, size: int, ttl: float
+        self,
+        log: str,
+        *data: bytes,
+        entries: int,
+        size: int,
+        ttl: float,
+        position: int | None = None,
+        lease: Lease | None = None,
     ) -> int:
-        """Append an entry to a log, and return its position. See `Store.append`."""
-        keys = [self._key("log", log), self._key("log-counts", log)]
-        position: int = await self._script(
-            scripts.APPEND, keys, data, entries, size, _milliseconds(ttl)
+        """Append entries to a log, and return its last position. See `Store.append`."""
+        lease_key = "" if lease is None else lease.key
+        last: int = await self._script(
+            scripts.APPEND,
+            [*self._log_keys(log), self._key("lease", lease_key)],
+            entries,
+            size,
+            _milliseconds(ttl),
+            "" if position is None else position,
+            "" if lease is None else lease.token,
+            *data,
         )
-        return position
+        if last == -1:
+            raise LeaseLost(lease_key)
+        return last
+
+    async def delete_log(self, log: str) -> None:
+        """Delete a log, if it exists."""
+        client = self._connected()
+        await self._connection.run(lambda: client.delete(self._log_keys(log)))
+
+    def _log_keys(self, log: str) -> list[str]:
+        return [self._key("log", log), self._key("log-counts", log)]
 
     async def read_log(self, log: str, after: int = 0) -> LogPage:
         """Return the entries of a log after a position."""
@@ -171,14 +202,14 @@ class RedisStore:
 
     # Rates
 
-    async def take(self, bucket: str, rate: Rate) -> float:
-        """Take one token from a bucket. See `Store.take`."""
+    async def take(self, bucket: str, rate: Rate, weight: float = 1.0) -> float:
+        """Take from a bucket. See `Store.take`."""
         # A rate that was changed begins with a new bucket.
         keys = [self._key("bucket", f"{rate.number}/{rate.unit}:{rate.burst}:{bucket}")]
         left = float(
-            await self._script(scripts.TAKE, keys, rate.each_second, rate.burst)
+            await self._script(scripts.TAKE, keys, rate.each_second, rate.burst, weight)
         )
-        missing = 1 - left
+        missing = weight - left
         if missing <= 1e-6:
             return 0.0
         tenths = math.ceil(missing / rate.each_second * 10 - 1e-6)

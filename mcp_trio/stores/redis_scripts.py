@@ -48,24 +48,38 @@ return new
 """
 )
 
-# KEYS: stream, its counts
-# ARGV: data, most entries, most bytes, time to live in ms
-# Returns the position of the entry.
-APPEND = """
-local last = redis.call('HINCRBY', KEYS[2], 'last', 1)
-local size = redis.call('HINCRBY', KEYS[2], 'size', #ARGV[1])
-redis.call('XADD', KEYS[1], last .. '-0', 'd', ARGV[1])
+# KEYS: stream, its counts, lease
+# ARGV: most entries, most bytes, time to live in ms, position of the first entry or '',
+# token or '', and the data of each entry
+# Returns the position of the last entry, -1 if the lease is lost.
+APPEND = (
+    _IS_LOST
+    + """
+if is_lost(KEYS[3], ARGV[5]) then return -1 end
+local counts = redis.call('HMGET', KEYS[2], 'last', 'size')
+local last, size = tonumber(counts[1] or 0), tonumber(counts[2] or 0)
+if ARGV[4] ~= '' then
+    if last >= tonumber(ARGV[4]) then return last end
+    last = tonumber(ARGV[4]) - 1
+end
+for index = 6, #ARGV do
+    last = last + 1
+    size = size + #ARGV[index]
+    redis.call('XADD', KEYS[1], last .. '-0', 'd', ARGV[index])
+end
 local kept = redis.call('XLEN', KEYS[1])
-while kept > 1 and (kept > tonumber(ARGV[2]) or size > tonumber(ARGV[3])) do
+while kept > 1 and (kept > tonumber(ARGV[1]) or size > tonumber(ARGV[2])) do
     local oldest = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)[1]
-    size = redis.call('HINCRBY', KEYS[2], 'size', -#oldest[2][2])
+    size = size - #oldest[2][2]
     redis.call('XDEL', KEYS[1], oldest[1])
     kept = kept - 1
 end
-redis.call('PEXPIRE', KEYS[1], ARGV[4])
-redis.call('PEXPIRE', KEYS[2], ARGV[4])
+redis.call('HSET', KEYS[2], 'last', last, 'size', size)
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+redis.call('PEXPIRE', KEYS[2], ARGV[3])
 return last
 """
+)
 
 # KEYS: stream
 # ARGV: position of the first entry that is wanted
@@ -84,19 +98,20 @@ return found
 """
 
 # KEYS: bucket
-# ARGV: tokens per second, burst
+# ARGV: tokens per second, burst, the weight to take, which is negative to put back
 # Returns the tokens that were left before the call, as a string.
 TAKE = """
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
 local rate, burst = tonumber(ARGV[1]), tonumber(ARGV[2])
+local weight = tonumber(ARGV[3])
 local stored = redis.call('HMGET', KEYS[1], 't', 's')
 local tokens = burst
 if stored[1] then
     tokens = math.min(burst, tonumber(stored[1]) + (now - tonumber(stored[2])) * rate)
 end
 local before = tokens
-if tokens >= 1 - 1e-6 then tokens = tokens - 1 end
+if tokens >= weight - 1e-6 then tokens = math.min(burst, tokens - weight) end
 redis.call('HSET', KEYS[1], 't', tostring(tokens), 's', string.format('%.6f', now))
 redis.call('PEXPIRE', KEYS[1], math.ceil((burst - tokens) / rate * 1000) + 1000)
 return tostring(before)

@@ -3,6 +3,7 @@
 from .base import Store
 from .memory import MemoryStore
 
+_PARENT = "parent"
 EXPECTED = "expected memory: or redis://[USER:PASSWORD@]HOST[:PORT][/DB][?prefix=NAME]"
 
 
@@ -10,6 +11,7 @@ def create_store(url: str) -> Store:
     """Return the store at a URL.
 
     `memory:` is the memory of this process; `redis://` and `rediss://` are a Redis.
+    `parent:PATH` is the store of the process that has started this one.
     Raises ValueError for others, and ImportError if coredis is not installed.
     """
     scheme, _, rest = url.partition(":")
@@ -19,4 +21,13 @@ def create_store(url: str) -> Store:
         from .redis import RedisStore  # loads coredis
 
         return RedisStore(url)
+    if scheme == _PARENT:
+        from .parent import ParentStore
+
+        return ParentStore(rest)
     raise ValueError(f"{EXPECTED}, got {url!r}")
+
+
+def parent_url(path: str) -> str:
+    """Return the URL of the store that this process serves to others at a path."""
+    return f"{_PARENT}:{path}"

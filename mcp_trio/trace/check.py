@@ -22,7 +22,7 @@ def schema() -> Json:
 
 
 def problems(path: Path) -> list[str]:
-    """Return what is wrong with a file, a line of text for each problem.
+    """Return the problems of a file, a line of text for each.
 
     Each begins with the file and the number of the line.
     """

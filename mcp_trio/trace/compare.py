@@ -61,8 +61,8 @@ _KINDS: dict[type, str] = {
 class Difference(NamedTuple):
     """One location where the new value is not the old one.
 
-    Where only one of them has a value, the other is ABSENT. `expected` says what was
-    expected of a value that a check did not accept.
+    Where only one of them has a value, the other is ABSENT. `expected` describes the
+    expectation that the value did not meet.
     """
 
     location: Location

@@ -327,7 +327,7 @@ def _check_version(path: Path, row: bytes) -> None:
 
 
 def _check_header_keys(path: Path, row: bytes) -> None:
-    """Name every unknown key: what it asks for would be left undone."""
+    """Name every unknown key, because its meaning would be ignored."""
     known = [field.encode_name for field in structs.fields(Header)]
     unknown = [key for key in parsed(row) or () if key not in known]
     if unknown:

@@ -75,7 +75,7 @@ class MockScript:
             for message in line.parts:
                 if isinstance(message, dict):
                     self._learn(line.sender, message)
-        # The exchanges of each message, by what makes messages the same.
+        # The exchanges of each message, by its identity.
         self.by_key: dict[str, list[_Exchange]] = defaultdict(list)
         for exchange in self.exchanges:
             self.by_key[_key(exchange.message)].append(exchange)

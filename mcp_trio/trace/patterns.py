@@ -71,7 +71,7 @@ def _fault_function(
 def _fault_of_same(
     pattern: Pattern, value: JsonValue, message: JsonValue, message_on: MessageOn
 ) -> str:
-    """Return what was expected, unless the value is the one that is referred to."""
+    """Return the expectation, unless the value equals the referenced one."""
     expected = referred(pattern, message, message_on)
     if expected is not ABSENT and json_text(expected) == json_text(value):
         return ""
@@ -165,7 +165,7 @@ def with_references(line: Line, message_on: MessageOn) -> Line:
 
 
 def _replace(message: JsonValue, pointer: str, value: JsonValue) -> None:
-    """Replace the value that a pointer leads to, if there is one."""
+    """Replace the value that a pointer leads to, if it exists."""
     parents, _, key = pointer.rpartition("/")
     parent = value_at_pointer(message, parents)
     if value_at_pointer(message, pointer) is ABSENT:

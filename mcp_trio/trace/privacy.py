@@ -85,7 +85,7 @@ PLACEHOLDER = re.compile(r"\bredacted-\d+\b")
 
 
 class Redactor:
-    """Replaces secrets in what is recorded, and counts them.
+    """Replaces secrets in recorded messages, and counts them.
 
     `pointers` are JSON Pointers into messages, and `patterns` are regular expressions
     for texts that are secret in this conversation, in addition to the built-in ones.

@@ -212,7 +212,7 @@ class Replay:
         self._next_sent = 0
         # By request, or by stream of a POST: the last line received that belongs to it.
         self._latest: dict[str | int | UnsetType, int] = {}
-        # The lines of the trace that patterns refer to, and what was received for them.
+        # The lines of the trace that patterns refer to, with the received messages.
         self._referred = _referred_lines(trace)
         self._messages: dict[int, JsonValue] = {}
         # For `updated`, by number: what a line of the trace was compared with, and the

@@ -21,7 +21,7 @@ _MOST_FINDINGS = 50
 
 
 def markdown(results: Sequence[Result]) -> str:
-    """Return a report of all results, with both sides of what differs as diagrams."""
+    """Return a report of all results, with diagrams of both sides of differences."""
     rows = ["# Replayed traces", "", f"{summary(results)}.", ""]
     for result in results:
         if result.findings or result.problems:

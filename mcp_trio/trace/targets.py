@@ -52,7 +52,7 @@ TO_OPEN = 10.0
 
 
 class Credentials(NamedTuple):
-    """What a replay sends in addition, to be let in by the server at a URL."""
+    """The headers that a replay adds, to authenticate to the server at a URL."""
 
     token: str = ""
     headers: Sequence[tuple[str, str]] = ()

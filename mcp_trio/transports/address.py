@@ -1,9 +1,12 @@
 """Addresses to listen on, as users write them."""
 
 import re
+import socket
+
+import trio
 
 # A name, an IPv4 address, or an IPv6 address with brackets or without.
-_HOST = re.compile(r"\[[^\[\]\s]*\]|[^\[\]\s/@]*")
+_HOST = r"\[[^\[\]\s]*\]|[^\[\]\s/@]*"
 
 
 def parse_address(text: str | int) -> tuple[str, int]:
@@ -13,10 +16,18 @@ def parse_address(text: str | int) -> tuple[str, int]:
     """
     host, _, port = str(text).rpartition(":")
     is_port = port.isascii() and port.isdigit() and len(port) < 6
-    if not is_port or not _HOST.fullmatch(host):
+    if not is_port or not re.fullmatch(_HOST, host):
         raise ValueError(
             f"expected [HOST:]PORT such as 8000 or 127.0.0.1:8000, got {text!r}"
         )
     if int(port) > 65535:
         raise ValueError(f"expected a port between 0 and 65535, got {text!r}")
     return host.strip("[]") or "127.0.0.1", int(port)
+
+
+async def bind(host: str, port: int) -> list[socket.socket]:
+    """Return sockets that listen on every address of a host."""
+    return [
+        socket.socket(fileno=listener.socket.detach())
+        for listener in await trio.open_tcp_listeners(port, host=host)
+    ]

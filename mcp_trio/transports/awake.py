@@ -13,7 +13,7 @@ stdio takes up to 60 % longer, as it has to wait for the server to fall asleep.
 
 from time import perf_counter
 
-# Seconds for which a reader stays awake.
+# How many seconds a reader stays awake.
 AWAKE = 0.0001
 
 

@@ -22,7 +22,7 @@ class MemoryWire(QueuedWire):
 
 
 def memory_pair(high_water: int = HIGH_WATER) -> tuple[MemoryWire, MemoryWire]:
-    """Return two wires: what is sent on one is received on the other."""
+    """Return two wires. A message sent on one is received on the other."""
     there = SendQueue(high_water)
     back = SendQueue(high_water)
     return MemoryWire(back, there), MemoryWire(there, back)

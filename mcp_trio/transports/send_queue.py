@@ -33,7 +33,7 @@ class SendQueue:
         self.high_water = high_water
         self._end = end
         self._messages: list[bytes] = []
-        self._block = _NOTHING  # joined messages, of which some may have been written
+        self._block = _NOTHING  # joined messages; some of them may have been written
         self._taker = trio.lowlevel.ParkingLot()
         self._fillers = trio.lowlevel.ParkingLot()
 
@@ -177,7 +177,7 @@ async def after(event: trio.Event, act: Callable[[], None]) -> None:
 
 
 async def let_go(stream: trio.abc.Stream, within: float) -> None:
-    """Close a stream so that the client can still read what was sent last.
+    """Close a stream so that the client can still read the last messages.
 
     Data that the client has sent and nobody has read would make the system reset the
     connection, so it is read first, for so many seconds at most.

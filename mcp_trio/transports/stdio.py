@@ -22,6 +22,8 @@ _CHUNK = 256 * 1024
 _READS_AT_ONCE = 8
 # Seconds between two looks at whether anybody still reads, after the end of the input.
 _GLANCE = 0.05
+# Seconds until another attempt to read, if there was no memory for it.
+_PAUSE = 0.05
 # The loop cannot wait for pipes there.
 _WITH_THREADS = sys.platform == "win32"
 
@@ -45,7 +47,7 @@ def claim() -> Iterator[tuple[int, int]]:
     try:
         os.dup2(null, 0)
         os.dup2(2 if sys.__stderr__ else null, 1)
-        # What was printed before goes to stderr too, which may be broken.
+        # Earlier output is redirected to stderr too, which may be broken.
         with suppress(OSError, ValueError):
             stdout.flush()
         with redirect_stdout(sys.stderr):
@@ -69,7 +71,7 @@ def _set_blocking(fd: int, blocking: bool) -> None:
 
 
 class Pipe:
-    """A pipe, a socket or a terminal, for which the loop waits; or a file.
+    """A pipe, a socket or a terminal that the loop waits for; or a file.
 
     epoll refuses files, but reading one does not block for long.
 
@@ -146,7 +148,7 @@ class Pipe:
         pipe_size.enlarge(self.fd)
 
     def is_hung_up(self) -> bool:
-        """Return whether it is certain that nobody reads what is written here."""
+        """Return whether it is certain that nobody reads this output."""
         if sys.platform == "win32":
             return False
         poll = select.poll()
@@ -232,6 +234,10 @@ class StdioWire(SendQueue):
         while not self.input_over.is_set():
             try:
                 chunk = await self._source.read(answered=self._answered)
+            except MemoryError:
+                # Requests end, and clients of other transports give up what they hold.
+                await trio.sleep(_PAUSE)
+                continue
             except (OSError, trio.ClosedResourceError):
                 # Reset, hung up, or stopped from this side.
                 chunk = b""
@@ -251,7 +257,7 @@ class StdioWire(SendQueue):
             self.wake()
 
     def flush(self) -> None:
-        """End the reader's turn: try to write what is queued in one write.
+        """End the reader's turn: try to write the queue in one write.
 
         The writer does the rest.
         """
@@ -267,7 +273,7 @@ class StdioWire(SendQueue):
                 self.wake()
 
     async def run(self) -> None:
-        """Write what was queued outside of turns, and what a flush has left."""
+        """Write messages that were queued outside of turns, or left by a flush."""
         while not self.closed or self.size:
             await self.wait()
             self.flush()
@@ -285,7 +291,7 @@ class StdioWire(SendQueue):
     async def wind_up(self, everything: trio.CancelScope, grace: float) -> None:
         """After the end of the input, give running requests the grace; then cancel all.
 
-        There is no grace if nobody can read the replies either.
+        Without a reader of the replies there is no grace period.
         """
         await self.input_over.wait()
         everything.deadline = trio.current_time() + grace

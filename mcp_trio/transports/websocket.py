@@ -30,7 +30,7 @@ SUBPROTOCOL = "mcp"
 HANDSHAKE_WITHIN = 5.0
 PING_EVERY = 30.0
 PONG_WITHIN = 30.0
-# Seconds that a client has to read what is queued, and then to close its side.
+# Seconds that a client has to read the queue, and then to close its side.
 CLOSE_WITHIN = 0.4
 # The most bytes in one write.
 _PIECE = 2**16
@@ -164,7 +164,7 @@ class FrameStream(trio.abc.Stream):
         self._writing.deadline = trio.current_time() + CLOSE_WITHIN
 
     async def write(self) -> None:
-        """Write what is queued until the queue is closed.
+        """Write messages from the queue until it is closed.
 
         Everything that is queued in one turn leaves together.
         """

@@ -580,7 +580,7 @@ async def short_lived(token: str) -> Principal:
 
 async def test_a_websocket_ends_with_its_principal() -> None:
     async with served_by(short_lived) as there:
-        with trio.fail_after(3):
+        with trio.fail_after(30):
             async with there.websocket() as connection:
                 with pytest.raises(ConnectionClosed) as closed:
                     await connection.get_message()
@@ -613,15 +613,15 @@ async def test_connections_end_when_the_token_is_withdrawn(
     then: Principal | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = {"token": Principal("a", frozenset({"admin", "mcp"}))}
-    monkeypatch.setattr(access_module, "RECHECK_INTERVAL", 0.1)
-    monkeypatch.setattr(feed, "HEARTBEAT", 0.05)
+    monkeypatch.setattr(access_module, "RECHECK_INTERVAL", 0.05)
+    monkeypatch.setattr(feed, "HEARTBEAT", 0.02)
 
     async def looking_up(token: str) -> Principal | None:
         if known["token"] == Principal("unknown"):
             raise OSError("the database is down")
         return known["token"]
 
-    with trio.fail_after(3):
+    with trio.fail_after(30):
         async with (
             served_by(Access(looking_up, scopes={"mcp"})) as there,
             there.wire() as news,
@@ -650,12 +650,12 @@ async def test_connections_end_when_the_token_is_withdrawn(
                     assert len((await post_modern(there, listening)).messages) == 1
                     ended.set()
 
-                with trio.move_on_after(0.3):
+                with trio.move_on_after(0.1):
                     await connection.get_message()
                 known["token"] = Principal(
                     "unknown"
                 )  # while the verifier fails, connections stay open
-                with trio.move_on_after(0.3):
+                with trio.move_on_after(0.15):
                     await connection.get_message()
                 assert not ended.is_set()
                 known["token"] = then
@@ -883,7 +883,7 @@ async def test_misuse_is_explained() -> None:
         (lambda: Access(verify, scopes={1}), "expected a scope"),  # type: ignore[arg-type]
         (lambda: Access(verify, authorization_servers="https://x"), "expected a list"),
         (lambda: Access(verify, resource="/mcp"), "expected the endpoint's URL"),
-        (lambda: Principal(""), "expected a string"),
+        (lambda: Principal(""), "expected a non-empty string"),
         (lambda: Principal("a", "admin"), "expected a set of scopes"),  # type: ignore[arg-type]
         (lambda: server.tool(scopes="admin")(verify), "expected a set of scopes"),
         (lambda: server.tool(scopes=None)(verify), "expected a set of scopes"),

@@ -118,7 +118,7 @@ async def test_cve_2026_52870_a_request_cannot_be_cancelled(host: str) -> None:
         assert (await there.by(B).post(CANCELLING, session)).status == 404
         assert not signals.cleaned.is_set()
         assert (await there.post(CANCELLING, session)).status == 202
-        with trio.fail_after(3):
+        with trio.fail_after(30):
             await signals.cleaned.wait()
 
 

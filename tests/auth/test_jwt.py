@@ -190,18 +190,18 @@ MISUSE = [
     ({"key": SECRET, "jwks": {}}, "expected either key or jwks"),
     ({"key": pem(RSA), "issuer": ""}, "expected issuer and audience"),
     ({"key": pem(RSA), "audience": ""}, "expected issuer and audience"),
-    ({"key": pem(RSA), "algorithms": "none"}, "no such signature"),
-    ({"key": pem(RSA), "algorithms": ["RS255"]}, "there is no 'RS255'"),
-    ({"key": pem(RSA), "algorithms": "HS256"}, "no such signature"),
+    ({"key": pem(RSA), "algorithms": "none"}, "cannot check such signatures"),
+    ({"key": pem(RSA), "algorithms": ["RS255"]}, "unknown algorithm 'RS255'"),
+    ({"key": pem(RSA), "algorithms": "HS256"}, "cannot check such signatures"),
     (
         {"key": pem(RSA), "algorithms": ["RS256", "HS256"]},
-        "a secret goes with no public key",
+        "a secret cannot be combined with a public key",
     ),
-    ({"key": pem(RSA), "algorithms": "ES256"}, "no such signature"),
-    ({"key": pem(RSA), "algorithms": []}, "no such signature"),
-    ({"key": SECRET}, "no such signature"),
+    ({"key": pem(RSA), "algorithms": "ES256"}, "cannot check such signatures"),
+    ({"key": pem(RSA), "algorithms": []}, "cannot check such signatures"),
+    ({"key": SECRET}, "cannot check such signatures"),
     ({"key": "short", "algorithms": "HS256"}, "at least 32 bytes"),
-    ({"jwks": {"keys": []}, "algorithms": "HS256"}, "a secret goes with no"),
+    ({"jwks": {"keys": []}, "algorithms": "HS256"}, "a secret cannot be combined with"),
     ({"jwks": {"keys": []}}, "no public key"),
     ({"jwks": {}}, "no public key"),
     (
@@ -216,7 +216,10 @@ MISUSE = [
         },
         "no public key",
     ),
-    ({"jwks": {"keys": [jwk(RSA)]}, "algorithms": "none"}, "no such signature"),
+    (
+        {"jwks": {"keys": [jwk(RSA)]}, "algorithms": "none"},
+        "cannot check such signatures",
+    ),
     ({"jwks": "http://keys.example/jwks"}, "expected an https URL"),
     ({"jwks": "ftp://keys.example/jwks"}, "expected an https URL"),
     ({"jwks": "https:///jwks"}, "expected an https URL"),
@@ -457,7 +460,7 @@ async def test_an_issuer_that_does_not_answer_is_given_up(
     listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
     async with listener:
         verify = checks(jwks=f"http://127.0.0.1:{listener.socket.getsockname()[1]}/")
-        with trio.fail_after(3), pytest.raises(jwts.Unreachable):
+        with trio.fail_after(30), pytest.raises(jwts.Unreachable):
             await verify(token(kid="one"))
 
 

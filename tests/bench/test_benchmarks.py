@@ -12,8 +12,9 @@ import pytest
 
 from benchmarks import guard, report
 from benchmarks.contenders import CONTENDERS, Roll
-from benchmarks.ratios import RATIOS, Ratio
-from benchmarks.report import WORKLOADS, amount
+from benchmarks.ratios import Ratio
+from benchmarks.registry import RATIOS, WORKLOADS
+from benchmarks.report import amount
 from benchmarks.workloads import Figure
 from tests.support.paths import PROJECT
 
@@ -49,7 +50,7 @@ def test_a_ratio_holds_or_not(bound: float, at_most: bool, holds: bool) -> None:
     )
     assert ratio.value(FIGURES) == 2.0
     assert ratio.holds(FIGURES) is holds
-    assert ratio.told(FIGURES)[2:] == (
+    assert ratio.row(FIGURES)[2:] == (
         "2",
         f"at {'most' if at_most else 'least'} {bound:g}",
         "yes" if holds else "NO",
@@ -62,7 +63,7 @@ def test_a_ratio_that_was_not_measured_says_so() -> None:
         for one in RATIOS
         if (one.of[0], one.to_what) == ("stdio_async", "python_sdk")
     ]
-    assert (ratio.value(FIGURES), ratio.holds(FIGURES), ratio.told(FIGURES)[2]) == (
+    assert (ratio.value(FIGURES), ratio.holds(FIGURES), ratio.row(FIGURES)[2]) == (
         None,
         None,
         "not measured",
@@ -72,7 +73,7 @@ def test_a_ratio_that_was_not_measured_says_so() -> None:
 def test_a_figure_without_a_bound_neither_passes_nor_fails() -> None:
     ratio = Ratio("x", ("stdio_async", "mcp_trio"), ("stdio_async", "typescript"), None)
     assert ratio.holds(FIGURES) is None
-    assert ratio.told(FIGURES)[3:] == ("", "")
+    assert ratio.row(FIGURES)[3:] == ("", "")
 
 
 def test_figures_for_people() -> None:

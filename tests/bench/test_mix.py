@@ -59,6 +59,7 @@ def test_each_user_goes_through_conversations_and_the_figures_are_by_method():
     assert run.methods["ping"].p50 <= run.methods["ping"].longest
 
 
+@pytest.mark.thorough
 def test_thinking_users_send_less():
     mix = conversations([trace(*PINGS, every=0.1)], REVISION, 1.0)
     with reach(DEMO, REVISION) as server:
@@ -67,6 +68,7 @@ def test_thinking_users_send_less():
     assert 4 <= run.calls <= 24
 
 
+@pytest.mark.thorough
 def test_the_command_takes_a_folder_and_prints_a_table_by_method(tmp_path, capsys):
     for name, requests in (("a", LISTS), ("b", PINGS)):
         (tmp_path / f"{name}.jsonl").write_bytes(trace(*requests).dump())

@@ -133,6 +133,7 @@ def in_bash(folder, typed, until):
     return seen.decode()
 
 
+@pytest.mark.thorough
 def test_bash_completes_commands_flags_tools_and_files(folder):
     program = folder / "mcp-trio"
     program.write_text(

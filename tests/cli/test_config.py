@@ -92,6 +92,7 @@ def test_a_module_of_this_folder_is_found_from_elsewhere(config, place):
     assert entry == started("configured:server", env={"PYTHONPATH": str(place)})
 
 
+@pytest.mark.thorough
 def test_the_entry_starts_the_server_from_anywhere(here, place, tmp_path_factory):
     (place / "configured.py").write_text(FILE, encoding="utf-8")
     for spec in ("configured.py:server", "configured"):

@@ -201,6 +201,7 @@ def at_terminal(folder, *arguments, columns=80, **environment):
     return seen.decode().replace("\r\n", "\n")
 
 
+@pytest.mark.thorough
 def test_a_terminal_gets_colours_and_lines_that_fit(tmp_path):
     coloured = at_terminal(tmp_path, "inspect", columns=60)
     assert "\x1b[1mTools (11)\x1b[0m\n" in coloured
@@ -225,6 +226,7 @@ async def work(ctx: Context, total: float | None = None) -> str:
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("pairs", "far"), [([], "1 digging"), (["total=4"], "1/4 digging")]
 )
@@ -236,6 +238,7 @@ def test_progress_is_a_bar_that_is_gone_in_the_end(folder, pairs, far):
     assert "\x1b[2K" in seen[seen.rindex(far) :]  # the line is taken away
 
 
+@pytest.mark.thorough
 def test_replays_and_measurements_have_the_same_bar(tmp_path):
     trace = TRACES / "2025-11-25" / "ping.jsonl"
     (tmp_path / "a.jsonl").write_bytes(trace.read_bytes())
@@ -419,13 +422,13 @@ BROKEN = {
         "http",
         "/mcp",
         b"SSH-2.0\r\n",
-        "no answer from the server: the answer is no HTTP",
+        "no answer from the server: the answer is not HTTP",
     ),
     "another protocol for HTTP+SSE": (
         "http",
         "/sse",
         b"SSH-2.0\r\n",
-        "the answer is no HTTP",
+        "the answer is not HTTP",
     ),
     "no TLS": (
         "https",
@@ -449,7 +452,7 @@ BROKEN = {
         "http",
         "/mcp",
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n<p>\r\n",
-        "no message of JSON-RPC: <p>",
+        "not a JSON-RPC message: <p>",
     ),
     "another page": (
         "http",
@@ -477,6 +480,7 @@ def test_a_url_without_an_mcp_server_is_reported_in_one_line(
     assert says in err
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "arguments", [("inspect", "--json"), ("--help",), ("version",)], ids=" ".join
 )
@@ -512,3 +516,31 @@ def test_errors_of_a_server_are_printed_with_what_to_type(monkeypatch, capsys):
             "expected Bearer TOKEN (-32600); pass a token with --token or MCP_TRIO_TOKEN"
         )
     )
+
+
+# Options that exclude each other
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("", "--workers: expected --http or --ws"),
+        ("--stdio --http 0", "--workers: expected --http or --ws"),
+        ("--http 0 --reload", "--reload shows or changes one process only"),
+        ("--http 0 --console 0", "--console shows or changes one process only"),
+    ],
+)
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no workers at all")
+def test_workers_need_a_port_and_no_option_for_one_process(line, problem, capsys):
+    assert main(["run", "--workers", "2", *line.split()]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"mcp-trio: error: {problem}")
+    assert "leave out --workers" in error
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "many", "1.5"])
+def test_the_number_of_workers_is_at_least_one(number, capsys):
+    with pytest.raises(SystemExit):
+        main(["run", "--http", "0", "--workers", number])
+    problem = "--workers: expected a whole number of at least 1"
+    assert f"mcp-trio: error: {problem}, got {number!r}" in capsys.readouterr().err

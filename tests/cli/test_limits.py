@@ -49,6 +49,7 @@ def spec(tmp_path: Path) -> str:
     return str(tmp_path / "server.py")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("by", ["flag", "environment"])
 def test_a_burst_at_the_demo_gets_ten_answers_and_a_few_lines(by: str) -> None:
     burst = [
@@ -83,6 +84,7 @@ def test_a_flag_goes_before_what_the_code_says_and_leaves_the_rest(spec: str) ->
     assert "2 an hour are allowed" in texts[2]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("asked", "shown"), [((), False), (("--log-arguments",), True)]
 )
@@ -102,6 +104,7 @@ def test_arguments_are_in_the_log_on_request(
     assert "it broke" not in json.dumps(replies)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("flag", "value", "told"),
     [

@@ -55,6 +55,7 @@ async def test_a_folder_is_served_without_python(folder):
         assert await client.list_tools() == []
 
 
+@pytest.mark.thorough
 async def test_a_folder_is_served_beside_a_spec(folder):
     (folder / "beside.py").write_text(SPEC, encoding="utf-8")
     run = [sys.executable, "-m", "mcp_trio", "run"]
@@ -73,12 +74,14 @@ def test_what_is_wrong_is_one_line(folder):
     )
 
 
+@pytest.mark.thorough
 def test_a_folder_that_is_not_there_is_told(folder):
     expected = "mcp-trio: error: --skills: none: expected a folder of skills"
     assert failed("--skills", "none").startswith(expected)
     assert failed(MCP_TRIO_SKILLS="none").startswith(expected)
 
 
+@pytest.mark.thorough
 def test_pyyaml_is_asked_for_when_it_is_missing(folder):
     # A finder that does not know yaml, in the interpreter of the command.
     (folder / "sitecustomize.py").write_text(

@@ -51,6 +51,7 @@ def record(*options):
     )
 
 
+@pytest.mark.thorough
 def test_the_recorder_says_how_many_secrets_it_replaced(folder):
     done = record("--redact", "/params/name", "--redact-pattern", r"\b\d{4}\b")
     assert json.loads(done.stdout)["result"] == CALL["params"]
@@ -93,12 +94,14 @@ def recorded(folder):
 COMMAND = ["--", sys.executable, "echo.py"]
 
 
+@pytest.mark.thorough
 def test_a_replay_says_that_it_repeats_calls(recorded, capsys):
     assert main(["replay", "one.jsonl", *COMMAND]) == 0
     said = capsys.readouterr().err
     assert said.startswith("Each replay repeats every call of its trace (log_in)")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("typed", "options", "code"),
     [(b"n\n", [], 2), (b"\n", [], 2), (b"y\n", [], 0), (b"", ["--yes"], 0)],
@@ -182,6 +185,7 @@ def test_an_update_shows_each_change_in_words(differing, capsys):
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("typed", "code", "name", "pin"),
     [

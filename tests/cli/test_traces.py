@@ -162,6 +162,7 @@ def test_the_log_of_a_server_in_this_process_is_not_shown():
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("quiet", [False, True])
 def test_differences_are_in_colour_at_a_terminal_unless_one_wants_none(broken, quiet):
     ours, theirs = pty.openpty()
@@ -198,6 +199,7 @@ def test_stabilise_ignores_nothing_that_differs_in_the_same_way_each_time(
     assert Path("one.jsonl").read_bytes() == before
 
 
+@pytest.mark.thorough
 def test_a_command_is_started_for_each_replay(recorded, capsys, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", ENVIRONMENT["PYTHONPATH"])
     assert main(["replay", "one.jsonl", "--", *command("run", "server.py")]) == 0
@@ -256,6 +258,7 @@ def test_what_cannot_be_run_is_exit_code_2_and_says_why(
 # record
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
@@ -285,6 +288,7 @@ def test_what_cannot_be_recorded_is_exit_code_2_and_leaves_nothing(
     assert not Path("new.jsonl").exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "server",
     [["nothing.py"], ["--", sys.executable, "-c", ""]],

@@ -183,7 +183,7 @@ async def test_a_request_that_took_too_long_is_cancelled(
     async with connect(server, timeout=2) as client:
         with pytest.raises(TimeoutError):
             await client.call_tool("endless")
-        with trio.fail_after(1):
+        with trio.fail_after(30):
             await cancelled.wait()
 
 

@@ -85,6 +85,8 @@ async function tools(sdk, client) {
     unknown_tool: await outcome(sdk, call("no_such_tool", {})),
     counted: names.includes("count_slowly") ? await counted(sdk, client) : null,
     trip: names.includes("plan_trip") ? await outcome(sdk, call("plan_trip", {})) : null,
+    report: names.includes("print_report") ? await outcome(sdk, call("print_report", { pages: 2 })) : null,
+    only_as_task: await outcome(sdk, call("only_as_task", {})),
   };
 }
 

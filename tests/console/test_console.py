@@ -25,7 +25,9 @@ from mcp_trio.console import app, message_tap
 from mcp_trio.console import page as page_module
 from mcp_trio.console.app import Console, serve_console
 from mcp_trio.console.message_tap import MessageTap
+from mcp_trio.console.task_state import task_in
 from mcp_trio.demo import Trip
+from mcp_trio.protocol.extensions import TASKS
 from mcp_trio.protocol.revisions import REVISIONS
 from mcp_trio.serve import serve
 from mcp_trio.server.conversation import Conversation, Sender
@@ -47,6 +49,7 @@ ROUTES = [
     ("GET", "/page.js"),
     ("GET", "/forms.js"),
     ("GET", "/results.js"),
+    ("GET", "/tasks.js"),
     ("GET", "/events"),
     ("GET", "/trace"),
     ("POST", "/request"),
@@ -136,6 +139,12 @@ class Open:
     async def call(self, tool: str, **arguments: Any) -> Any:
         return await self.until("done", await self.begin(tool, **arguments))
 
+    async def request(self, method: str, **params: Any) -> Any:
+        """Send any request, and return its result."""
+        key = f"request-{next(self._keys)}"
+        assert await self.post("request", key=key, method=method, params=params) == 202
+        return (await self.until("done", key))["result"]
+
 
 @asynccontextmanager
 async def console(server: Server) -> AsyncIterator[There]:
@@ -171,7 +180,7 @@ def asking() -> Server:
 # Who may come in
 
 
-@pytest.mark.parametrize(("method", "path"), ROUTES[5:])
+@pytest.mark.parametrize(("method", "path"), ROUTES[6:])
 async def test_nothing_is_served_without_the_token(method: str, path: str) -> None:
     """CVE-2025-49596: an inspector that listened without asking for a token ran what any page told it to."""
     async with console(make_server()) as there:
@@ -233,7 +242,7 @@ async def test_other_names_and_other_sites_are_refused(method: str, path: str) -
 
 async def test_the_assets_are_the_same_for_everybody() -> None:
     async with console(make_server()) as there:
-        for method, path in ROUTES[:5]:
+        for method, path in ROUTES[:6]:
             plain = await there.send(method, path, {})
             with_token = await there.send(method, f"{path}?token={there.token}", {})
             assert plain.status == with_token.status == 200
@@ -244,7 +253,7 @@ async def test_the_assets_are_the_same_for_everybody() -> None:
 async def test_the_page_runs_and_loads_nothing_but_its_own() -> None:
     console = Console(make_server(), MessageTap())
     client = console.app.test_client()
-    for _, path in ROUTES[:5]:
+    for _, path in ROUTES[:6]:
         response = await client.get(
             f"{path}?token={console.token}", headers={"Host": "localhost"}
         )
@@ -445,6 +454,111 @@ async def test_pages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "MAX_PAGES", 2)
     async with console(make_server()) as there, there.page(), there.page():
         assert (await there.send("GET", "/events", there.known)).status == 503
+
+
+# Tasks
+
+
+def server_with_tasks() -> Server:
+    server = make_server()
+
+    @server.tool(task="optional", poll_interval=0.05)
+    async def paint(ctx: Context) -> str:
+        await ctx.progress(1, 2, "choosing a color")
+        answer = await ctx.elicit("Which trip?", Trip)
+        return f"{answer.action} {answer.content and answer.content.city}"
+
+    return server
+
+
+async def test_a_call_of_a_page_becomes_a_task_that_asks_and_ends() -> None:
+    async with console(server_with_tasks()) as there, there.page(ALL[-1]) as page:
+        task = (await page.call("paint"))["result"]
+        assert task["resultType"] == "task"
+        id = task["taskId"]
+        while True:
+            state = await page.request("tasks/get", taskId=id)
+            if state["status"] == "input_required":
+                break
+        assert state["statusMessage"] == "choosing a color"
+        (key,) = state["inputRequests"]
+        answer = {"action": "accept", "content": {"city": "Rome", "days": 1}}
+        await page.request("tasks/update", taskId=id, inputResponses={key: answer})
+        while state["status"] != "completed":
+            state = await page.request("tasks/get", taskId=id)
+        assert state["result"]["content"][0]["text"] == "accept Rome"
+
+
+async def test_a_page_in_an_older_revision_waits_for_the_result() -> None:
+    async with console(server_with_tasks()) as there, there.page(OPENING) as page:
+        key = await page.begin("paint")
+        question = await page.until("asked")
+        await page.post("answer", key=question["asked"], result={"action": "decline"})
+        done = await page.until("done", key)
+        assert done["result"]["content"][0]["text"] == "decline None"
+
+
+async def test_a_page_is_told_the_state_of_a_task_with_the_message_that_shows_it() -> (
+    None
+):
+    async with console(server_with_tasks()) as there, there.page(ALL[-1]) as page:
+        id = (await page.call("paint"))["result"]["taskId"]
+        created = await page.row('"resultType":"task"')
+        assert created["task"]["taskId"] == id
+        assert created["task"]["status"] == "working"
+        assert created["isOwner"] is True
+        while True:
+            await page.request("tasks/get", taskId=id)
+            asking = [row for row in page.rows if "inputRequests" in row["text"]]
+            if asking:
+                break
+        (question,) = asking[-1]["task"]["inputRequests"].values()
+        assert question["params"]["message"] == "Which trip?"
+        called = await page.row('"tools/call"')
+        assert "task" not in called
+
+
+async def test_a_page_is_told_who_may_use_a_task() -> None:
+    from mcp_trio.transports.http.server import serve_http
+
+    server = server_with_tasks()
+    stopping = trio.Event()
+    capabilities = {"extensions": {TASKS: {}}}
+    call = {"name": "paint", "arguments": {}}
+    async with (
+        console(server) as there,
+        there.page() as page,
+        trio.open_nursery() as nursery,
+    ):
+        start = partial(serve_http, server, "127.0.0.1", 0, stopping=stopping)
+        ((_, port),) = await nursery.start(start)
+        async with connect(
+            f"http://127.0.0.1:{port}/mcp", ALL[-1], capabilities=capabilities
+        ) as client:
+            over_http = await client.request("tools/call", call)
+        async with (
+            _in_process(server) as lines,
+            talk(lines, ALL[-1], capabilities=capabilities) as client,
+        ):
+            over_stdio = await client.request("tools/call", call)
+        assert (await page.row(over_http["taskId"]))["isOwner"] is False
+        assert (await page.row(over_stdio["taskId"]))["isOwner"] is True
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"",
+        b'"taskId"',
+        b'{"result": {"taskId": 5, "status": "working"}}',
+        b'{"result": {"taskId": "a"}}',
+        b'{"result": {"content": [{"type": "text", "text": "\\"taskId\\""}]}}',
+        b'[{"result": {"taskId": "a", "status": "working"}}]',
+    ],
+)
+def test_other_messages_show_no_task(message: bytes) -> None:
+    assert task_in(message) is None
 
 
 # Messages
@@ -726,7 +840,7 @@ async def test_it_ends_in_order(capfd: pytest.CaptureFixture[str]) -> None:
 async def test_a_page_that_does_not_read_holds_up_the_end_for_a_while_at_most(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hypercorn_host, "UNREAD_TIME", 0.5)
+    monkeypatch.setattr(hypercorn_host, "UNREAD_TIME", 0.1)
     server = make_server(grace=0.1)
 
     @server.tool
@@ -742,7 +856,7 @@ async def test_a_page_that_does_not_read_holds_up_the_end_for_a_while_at_most(
             page = await pages.start(unread, There(server, url, stopping))
             await page.begin("flood")
             await trio.testing.wait_all_tasks_blocked(0.2)
-            nursery.cancel_scope.deadline = trio.current_time() + 2
+            nursery.cancel_scope.deadline = trio.current_time() + 20
             stopping.set()
         assert not nursery.cancel_scope.cancelled_caught
         pages.cancel_scope.cancel()

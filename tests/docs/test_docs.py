@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import configparser
+import importlib
 import inspect
 import json
 import os
@@ -38,14 +39,26 @@ from mcp_trio.testing import connect
 from tests.clients.install import Unavailable, python_with
 from tests.support.paths import PROJECT
 
-PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
+REFERENCE = sorted((PROJECT / "docs" / "reference").glob("*.md"))
+PAGES = [
+    PROJECT / "README.md",
+    *sorted((PROJECT / "docs").glob("*.md")),
+    *REFERENCE,
+]
 LINKING = [
     *PAGES,
     *(
         PROJECT / name
-        for name in ("CONTRIBUTING.md", "benchmarks/README.md", "traces/README.md")
+        for name in (
+            "CONTRIBUTING.md",
+            "ROADMAP.md",
+            "SECURITY.md",
+            "benchmarks/README.md",
+            "traces/README.md",
+        )
     ),
 ]
+PUBLIC_API = PROJECT / "tests" / "data" / "public_api.txt"
 SECONDS = 60
 # Letters in a line of what commands draw.
 COLUMNS = 100
@@ -57,6 +70,8 @@ NOT_RUN = {
     r"sudo .*": "it changes the machine",
     r"python -m benchmarks.*": "it takes minutes; tests/bench/test_benchmarks.py runs the harness",
     r"python -m mcp_trio replay traces/": "it takes a minute; .ci/run runs it",
+    r"(uvx|twine|mcp-publisher) .*": "it needs the network; tests/integration/test_publishing.py runs uvx and twine",
+    r"python -m build": "tests/integration/test_publishing.py runs it",
     r"opentelemetry-instrument .*": "it needs a collector; tests/integration/test_tracing.py runs it",
     r"npx .*": "it needs the network; tests/docs/test_examples.py runs the Inspector from its lock file",
 }
@@ -70,7 +85,9 @@ SERVES = re.compile(
 # What of a clone a page's commands may name.
 IN_A_CLONE = ("examples", "traces", "tests")
 
-each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+each_page = pytest.mark.parametrize(
+    "page", PAGES, ids=lambda page: page.relative_to(PROJECT).with_suffix("").as_posix()
+)
 each_linking_page = pytest.mark.parametrize(
     "page", LINKING, ids=lambda page: page.relative_to(PROJECT).as_posix()
 )
@@ -247,7 +264,10 @@ def interpreter_with(library: str) -> str:
     [("fastmcp", "fastmcp.FastMCP"), ("mcp", "mcp.server.mcpserver.MCPServer")],
 )
 def test_the_words_of_another_library_are_its_own(library: str, server: str) -> None:
-    page = (PROJECT / "docs" / "coming-from.md").read_text(encoding="utf-8")
+    page = (PROJECT / "docs" / "migrating.md").read_text(encoding="utf-8")
+    if library == "mcp":
+        # Only the last table has a column for the official SDK.
+        page = page.partition("## API equivalents")[2]
     rows = [
         row.split("|")
         for row in re.findall(r"^\| `mcp.*$|^\| `ctx.*$", page, re.MULTILINE)
@@ -600,6 +620,52 @@ def read_nginx(block: Block, folder: Path) -> None:
     command = ["nginx", "-t", "-q", "-c", str(config), "-e", "stderr"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+# The reference
+
+
+def public_names() -> list[str]:
+    """Return the names in the list of the public API, with their modules."""
+    names = []
+    for line in PUBLIC_API.read_text(encoding="utf-8").splitlines():
+        if line.startswith("# "):
+            module = line.removeprefix("# ")
+        elif named := re.match(r"(?:@\w+ )?(?:async )?(?:class |def )?(\w+)", line):
+            names.append(f"{module}.{named[1]}")
+    return sorted(set(names))
+
+
+def sections(page: Path) -> Iterator[tuple[str, str]]:
+    """Yield each name of the API that a page describes, with the text about it."""
+    text = page.read_text(encoding="utf-8")
+    for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        for name in re.findall(r"^::: (\S+)$", section, re.MULTILINE):
+            yield name, section
+
+
+def test_each_public_name_is_described_with_an_example() -> None:
+    described = {}
+    for page in REFERENCE:
+        described.update(sections(page))
+    examples = {
+        name: "".join(re.findall(r"^```python\n(.*?)^```$", section, re.M | re.S))
+        for name, section in described.items()
+    }
+    assert [name for name in public_names() if name not in described] == []
+    without = [
+        name
+        for name in public_names()
+        if not re.search(rf"\b{name.rpartition('.')[2]}\b|@server", examples[name])
+    ]
+    assert without == []
+
+
+def test_what_the_reference_describes_exists() -> None:
+    for page in REFERENCE:
+        for name, _ in sections(page):
+            module, _, attribute = name.rpartition(".")
+            assert hasattr(importlib.import_module(module), attribute), name
 
 
 # Links

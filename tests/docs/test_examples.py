@@ -106,7 +106,10 @@ async def test_the_trace_of_an_example_replays(path: Path, over: Transport) -> N
 
 @each_trace
 def test_the_schema_agrees_with_what_an_example_says(path: Path) -> None:
-    assert problems_in(read(path)) == []
+    problems = problems_in(read(path))
+    # The schema does not know an extension that an example makes up.
+    own = ("'notifications/clock/asked' is not named by", "a result for 'clock/noon'")
+    assert not [one for one in problems if not any(word in one for word in own)]
 
 
 @each_example
@@ -524,6 +527,12 @@ CALLS = {
         "show_clock",
         ["zone=Asia/Tokyo"],
         "in Asia/Tokyo.",
+    ),
+    "clock_extension": (
+        ["get_noon"],
+        "get_noon",
+        ["hours_from_utc=9"],
+        "3:00 UTC",
     ),
     "agent": (
         ["research", "search_notes"],

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 import trio
@@ -77,6 +78,21 @@ async def test_the_questions_of_a_task_are_answered_once(
         result = await client.call_tool("ask")
     assert result.text == "accept accept"
     assert asked == ["elicitation/create"] * 2
+
+
+async def test_a_task_whose_question_cannot_be_answered_is_cancelled(
+    autojump_clock: MockClock,
+) -> None:
+    states: list[dict[str, Any]] = []
+
+    async def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
+        raise RemoteError({"code": -1, "message": "nobody is there"})
+
+    async with connect(make_server(), capabilities=DECLARED, answer=answer) as client:
+        with pytest.raises(RemoteError, match="nobody is there"):
+            await client.call_tool("ask", on_task=states.append)
+        task = await client.request("tasks/get", {"taskId": states[0]["taskId"]})
+    assert task["status"] == "cancelled"
 
 
 async def test_a_task_that_fails_raises_its_error(autojump_clock: MockClock) -> None:
@@ -191,6 +207,8 @@ def test_ctrl_c_cancels_the_task(spec: str, tmp_path: Path) -> None:
             command(url, "job", "seconds=60", f"mark={mark}"), env=ENVIRONMENT
         )
         until(lambda: os.path.exists(f"{mark}.began"))
+        # Once it polls, the client knows of the task.
+        until(lambda: 'method="tasks/get"' in metrics(url))
         calling.send_signal(signal.SIGINT)
         calling.wait(20)
         until(mark.exists)
@@ -198,6 +216,13 @@ def test_ctrl_c_cancels_the_task(spec: str, tmp_path: Path) -> None:
     finally:
         serving.kill()
         serving.communicate()
+
+
+def metrics(url: str) -> str:
+    """Return what the server at a URL has counted."""
+    with urlopen(url.replace("/mcp", "/metrics"), timeout=30) as page:
+        text: str = page.read().decode()
+    return text
 
 
 def until(condition: Any) -> None:

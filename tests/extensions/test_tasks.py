@@ -215,6 +215,22 @@ async def test_progress_becomes_the_status_message(autojump_clock: MockClock) ->
         assert client.heard == []
 
 
+async def test_a_status_message_that_is_not_unicode_is_repaired(
+    autojump_clock: MockClock,
+) -> None:
+    server = Server("tasks")
+
+    @server.tool(task="optional")
+    async def job(ctx: Context) -> str:
+        await ctx.progress(1, 2, "half \ud800 way \U0001f375")
+        return "done"
+
+    async with joined(server) as client:
+        task = await ended(client, await create(client, "job"))
+    assert task["statusMessage"] == "half \ufffd way \U0001f375"
+    assert task["result"]["content"][0]["text"] == "done"
+
+
 async def test_ids_are_long_and_never_the_same(autojump_clock: MockClock) -> None:
     server = Server("tasks")
 

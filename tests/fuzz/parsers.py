@@ -38,7 +38,7 @@ from mcp_trio.transports.http.rules import (
     check_mirrored,
 )
 from mcp_trio.transports.http.service import Service
-from mcp_trio.transports.http.sessions import HttpSession
+from mcp_trio.transports.http.sessions import HttpSession, Sessions
 from mcp_trio.transports.websocket import serve_websocket
 from tests.support.http_wire import HEADERS, MODERN, make_server, message, request
 from tests.support.samples import DRAFTS, MATCHES
@@ -350,7 +350,7 @@ def event_ids() -> Mutator:
 def an_event_id(mutator: Mutator) -> Callable[[], object]:
     """One that names an event of a stream leads behind it; any other is refused."""
     server = make_server()
-    session = HttpSession(server)
+    session = HttpSession(server, Sessions(server.ledger))
     session.session.revision = server.revisions.opening["2025-11-25"]
     session.id = b"id"
     for stream in (session.open_stream(), session.open_stream()):

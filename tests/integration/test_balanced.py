@@ -14,12 +14,7 @@ import trio
 
 from mcp_trio.client.errors import RemoteError
 from mcp_trio.client.target import connect
-from tests.support.deployment import (
-    free_port,
-    nginx_of,
-    running_nginx,
-    running_server,
-)
+from tests.support.deployment import balanced, running_server
 
 pytestmark = pytest.mark.integration
 
@@ -31,17 +26,6 @@ def process(secret: str) -> Iterator[int]:
     """The port of a demo server with this secret."""
     with running_server(environment={"MCP_TRIO_SECRET": secret}) as port:
         yield port
-
-
-@contextmanager
-def balanced(folder: Path, ports: list[int]) -> Iterator[str]:
-    """The URL of an nginx before them, set up as the page says, but for TLS and for what keeps a client with one."""
-    port = free_port()
-    text = nginx_of("deploying.md", "balanced.conf", ports)
-    text = re.sub(r"(?m)^ *(hash|ssl_certificate|server_name).*\n", "", text)
-    text = text.replace("443 ssl", f"127.0.0.1:{port}")
-    with running_nginx(folder, text, port):
-        yield f"http://127.0.0.1:{port}/mcp"
 
 
 async def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The console in a real browser: called, asked, cancelled, saved; by keyboard, in both themes, narrow, and hostile."""
 
+import base64
 import json
 import os
 import re
@@ -10,9 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import trio
 from websockets.sync.client import ClientConnection
 
 import mcp_trio
+from mcp_trio.client import TASKS, connect
 from tests.support.browser import Page, browser, contrast
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -137,6 +140,44 @@ async def grow() -> str:
     return "ok"
 """
 
+TASKS_SERVER = """
+import trio
+from msgspec import Struct
+from mcp_trio import Context, InvalidParams, Server
+from mcp_trio.extensions.tasks import Tasks
+
+server = Server("tasks", extensions=[Tasks(poll_interval=0.1)])
+
+class Choice(Struct):
+    color: str
+
+@server.tool(task="optional")
+async def paint(ctx: Context) -> dict[str, str]:
+    await ctx.progress(1, 2, "mixing")
+    answer = await ctx.elicit("Which color?", Choice)
+    return {"painted": answer.content.color if answer.content else answer.action}
+
+@server.tool(task="optional")
+async def dig(ctx: Context) -> str:
+    await ctx.progress(3, 10)
+    await trio.sleep_forever()
+    return "never"
+
+@server.tool(task="optional")
+async def think(ctx: Context) -> str:
+    said = await ctx.sample("What is it?", max_tokens=9)
+    return said.text
+
+@server.tool(task="optional", ttl=0.3)
+async def forget() -> str:
+    await trio.sleep_forever()
+    return "never"
+
+@server.tool(task="optional")
+async def break_down() -> str:
+    raise InvalidParams("out of order")
+"""
+
 
 class ConsolePage(Page):
     """The console in a tab."""
@@ -164,6 +205,13 @@ class ConsolePage(Page):
             deviceScaleFactor=1,
             mobile=False,
         )
+
+    def screenshot(self, name: str) -> None:
+        """Keep a picture of the page, if the environment names a folder."""
+        folder = os.environ.get("MCP_TRIO_SCREENSHOTS")
+        if folder:
+            shot = self.call("Page.captureScreenshot")["data"]
+            Path(folder, name).write_bytes(base64.b64decode(shot))
 
     def choose(self, name: str) -> None:
         self.click(f"#offers [data-name={json.dumps(name)}]")
@@ -197,6 +245,17 @@ class ConsolePage(Page):
         text: str = self.ask(f"{article}.innerText")
         return text
 
+    def use_revision(self, revision: str) -> None:
+        """Begin a new conversation, in another revision."""
+        self.select("#revision", revision)
+        self.ready()
+
+    def until_task(self, *words: str) -> None:
+        """Wait until the latest task in the list shows all these words."""
+        text = "(document.querySelector('#tasks li')?.innerText ?? '')"
+        for word in words:
+            self.until(f"{text}.includes({json.dumps(word)})")
+
     def rows(self) -> list[str]:
         found: list[str] = self.ask(
             "[...document.querySelectorAll('#rows li')].filter(row => !row.hidden)"
@@ -208,6 +267,13 @@ class ConsolePage(Page):
 @contextmanager
 def served(spec: str, *more: str) -> Iterator[str]:
     """A server as a process; the address of its console."""
+    with served_at(spec, *more) as (console, _):
+        yield console
+
+
+@contextmanager
+def served_at(spec: str, *more: str) -> Iterator[tuple[str, str]]:
+    """A server as a process; the address of its console, and its own."""
     command = [
         sys.executable,
         "-m",
@@ -227,7 +293,9 @@ def served(spec: str, *more: str) -> Iterator[str]:
             assert process.stderr is not None
             line = process.stderr.readline()
             assert line.startswith("Console: http://127.0.0.1:"), line
-            yield line.split()[1]
+            serving = process.stderr.readline()
+            assert serving.startswith("Serving "), serving
+            yield line.split()[1], serving.split()[-1]
         finally:
             process.terminate()
             told = process.communicate(timeout=20)[1]
@@ -254,6 +322,15 @@ def page(chromium: ClientConnection) -> Iterator[ConsolePage]:
 def demo() -> Iterator[str]:
     with served("mcp_trio.demo") as url:
         yield url
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The addresses of a server with tasks: of its console, and its own."""
+    file = tmp_path_factory.mktemp("tasks") / "tasks_server.py"
+    file.write_text(TASKS_SERVER, "utf-8")
+    with served_at(str(file)) as addresses:
+        yield addresses
 
 
 @pytest.fixture(scope="module")
@@ -675,6 +752,161 @@ def test_a_question_that_is_withdrawn_goes_away(page: ConsolePage, kinds: str) -
     assert "the tool reports an error" in page.result()
 
 
+def test_a_task_asks_and_ends(page: ConsolePage, tasks: tuple[str, str]) -> None:
+    page.visit(tasks[0])
+    page.use_revision("2026-07-28")
+    assert page.ask("document.querySelector('#tasks').hidden")
+    page.choose("paint")
+    page.submit()
+    page.until("document.querySelector('#question').open")
+    page.until_task("paint", "input required", "mixing", "Answer: Which color?")
+    page.fill("color", "red", "#question")
+    page.press("Enter")
+    assert "red" in page.result()
+    page.until_task("completed")
+    assert not page.ask("document.querySelector('#question').open")
+    # The result can be shown again.
+    page.click("#tasks li .buttons:last-child button:not([hidden])")
+    page.until("document.querySelectorAll('#results article').length === 2")
+    assert "red" in page.result()
+    page.click("#tasks .tools button")
+    assert page.ask("document.querySelector('#tasks').hidden")
+    assert page.complaints == []
+
+
+def test_a_task_is_cancelled_where_it_was_called_and_in_the_list(
+    page: ConsolePage, tasks: tuple[str, str]
+) -> None:
+    page.visit(tasks[0])
+    page.use_revision("2026-07-28")
+    page.choose("dig")
+    for button in ("#results article .running button", "#tasks li button"):
+        page.submit()
+        page.until_task("working", "3 of 10")
+        page.until(
+            "document.querySelector('#results article .state').textContent === 'task: working'"
+        )
+        page.click(button)
+        assert "cancelled after" in page.result()
+        page.until_task("cancelled")
+    assert page.complaints == []
+
+
+def test_a_task_goes_on_while_its_page_is_loaded_again(
+    page: ConsolePage, tasks: tuple[str, str]
+) -> None:
+    page.visit(tasks[0])
+    page.use_revision("2026-07-28")
+    page.choose("paint")
+    page.submit()
+    page.until("document.querySelector('#question').open")
+    page.call("Page.reload")
+    page.until("performance.getEntriesByType('navigation')[0].type === 'reload'")
+    page.ready()
+    page.until_task("input required", "Answer: Which color?")
+    assert not page.ask("document.querySelector('#question').open")
+    page.click("#tasks li button:not([hidden])")
+    page.until("document.querySelector('#question').open")
+    page.fill("color", "blue", "#question")
+    page.press("Enter")
+    page.until_task("completed")
+    page.click("#tasks li .buttons:last-child button:not([hidden])")
+    assert "blue" in page.result()
+    assert page.complaints == []
+
+
+def test_a_question_of_a_task_that_is_refused_cancels_the_task(
+    page: ConsolePage, tasks: tuple[str, str]
+) -> None:
+    page.visit(tasks[0])
+    page.use_revision("2026-07-28")
+    page.choose("think")
+    page.submit()
+    page.until("document.querySelector('#question').open")
+    page.click("#question-cancel")
+    assert "cancelled after" in page.result()
+
+
+def test_a_task_that_fails_or_expires_says_so(
+    page: ConsolePage, tasks: tuple[str, str]
+) -> None:
+    page.visit(tasks[0])
+    page.use_revision("2026-07-28")
+    page.choose("break_down")
+    page.submit()
+    assert "out of order" in page.result()
+    page.until_task("failed", "out of order")
+    page.choose("forget")
+    page.submit()
+    assert "there is no such task, or it has expired" in page.result()
+    page.until_task("expired")
+
+
+def test_tasks_of_other_clients_are_shown_and_left_alone(
+    page: ConsolePage, tasks: tuple[str, str]
+) -> None:
+    page.visit(tasks[0])
+    page.use_revision("2026-07-28")
+
+    async def create() -> None:
+        async with connect(
+            tasks[1], "2026-07-28", capabilities={"extensions": {TASKS: {}}}
+        ) as client:
+            await client.request("tools/call", {"name": "dig", "arguments": {}})
+
+    trio.run(create)
+    page.until_task("dig", "working", "mcp_trio client")
+    assert page.ask(
+        "[...document.querySelectorAll('#tasks li:first-child button')]"
+        ".every((button) => button.hidden)"
+    )
+
+
+def test_a_page_that_changes_its_revision_leaves_its_task(
+    page: ConsolePage, tasks: tuple[str, str]
+) -> None:
+    page.visit(tasks[0])
+    page.use_revision("2026-07-28")
+    page.choose("dig")
+    page.submit()
+    page.until_task("working", "3 of 10")
+    page.use_revision("2025-11-25")
+    assert "The task continues without it." in page.result()
+    page.until_task("working")
+    assert page.ask("document.querySelector('#tasks li button').hidden")
+    page.use_revision("2026-07-28")
+    page.until("!document.querySelector('#tasks li button').hidden")
+    page.click("#tasks li button:not([hidden])")
+    page.until_task("cancelled")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_tasks_can_be_read_in_both_themes_and_at_any_width(
+    page: ConsolePage, tasks: tuple[str, str], theme: str
+) -> None:
+    page.visit(tasks[0], theme, (1400, 900))
+    page.use_revision("2026-07-28")
+    for tool in ("break_down", "paint", "dig"):
+        page.choose(tool)
+        page.submit()
+        if tool == "paint":
+            page.until("document.querySelector('#question').open")
+            page.fill("color", "red", "#question")
+            page.press("Enter")
+        if tool != "dig":
+            page.result()
+    page.until_task("dig", "working", "3 of 10")
+    for state in ("failed", "completed", "working"):
+        page.until(f"document.querySelector('#tasks .{state}')")
+    check_contrast(page, theme)
+    page.screenshot(f"console_tasks_{theme}.png")
+    for width in (320, 800):
+        page.resize(width, 800)
+        assert page.ask("document.documentElement.scrollWidth") <= width
+    page.click("#tasks li button:not([hidden])")
+    page.until_task("cancelled")
+
+
 def test_a_page_beyond_the_connections_of_the_browser_says_so(
     chromium: ClientConnection, demo: str
 ) -> None:
@@ -760,6 +992,16 @@ def test_all_can_be_read_in_both_themes(
 ) -> None:
     page.visit(demo, theme)
     fill_the_page(page)
+    check_contrast(page, theme)
+    other = "dark" if theme == "light" else "light"
+    before = page.ask("getComputedStyle(document.body).backgroundColor")
+    page.select("#theme", other)
+    assert page.ask("getComputedStyle(document.body).backgroundColor") != before
+    page.select("#theme", "")
+
+
+def check_contrast(page: ConsolePage, theme: str) -> None:
+    """Expect every text on the page to differ enough from its ground."""
     grounds = """(() => {
         const ground = (one) => {
             const colour = getComputedStyle(one).backgroundColor;
@@ -775,11 +1017,6 @@ def test_all_can_be_read_in_both_themes(
     assert len(pairs) > 8
     for colour, ground, what in pairs:
         assert contrast(colour, ground) >= 4.5, (theme, colour, ground, what)
-    other = "dark" if theme == "light" else "light"
-    before = page.ask("getComputedStyle(document.body).backgroundColor")
-    page.select("#theme", other)
-    assert page.ask("getComputedStyle(document.body).backgroundColor") != before
-    page.select("#theme", "")
 
 
 @pytest.mark.parametrize("width", [320, 360, 800, 1200, 1700])

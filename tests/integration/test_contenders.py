@@ -14,8 +14,10 @@ import pytest
 import trio
 
 from benchmarks import contenders
+from benchmarks.calls import ORDER, ROUTE
 from benchmarks.contenders import BOTH, CONTENDERS, OLDER, Build, Contender, Roll
 from mcp_trio.client.client import Client, Result
+from mcp_trio.client.errors import RemoteError
 from mcp_trio.client.target import connect
 
 pytestmark = pytest.mark.integration
@@ -27,7 +29,9 @@ NAMES = [
     "block",
     "echo",
     "grow",
+    "order",
     "progress",
+    "route",
     "tool_0",
     "tool_1",
     "tool_2",
@@ -36,10 +40,17 @@ NAMES = [
     "users",
     "wait",
 ]
-# What a contender has no way to do.
-LACKS = {"tiny": {"grow"}}
 # The floors answer every call alike, without structured content.
 STRUCTURED = "structured results"
+# What a contender has no way to do.
+LACKS = {
+    "tiny": {"grow"},
+    "python_sdk": {"route"},
+    "python_sdk_streams": {"route"},
+    "python_sdk_trio": {"route"},
+    # It serves one workload only.
+    "python_sdk_lowlevel": {*NAMES, STRUCTURED} - {"route"},
+}
 BUILT = {
     contender.name: there
     for contender in CONTENDERS
@@ -68,7 +79,7 @@ async def test_a_contender_answers_every_call_in_each_revision_that_it_claims(
                     assert client.revision == revision
                     lacks = LACKS.get(contender.name, set())
                     if contender.name.startswith("floor_"):
-                        lacks = {"total", "user", "users", STRUCTURED}
+                        lacks = {"total", "user", "users", "order", "route", STRUCTURED}
                     await check(client, transport, lacks)
 
 
@@ -77,6 +88,12 @@ async def check(client: Client, transport: str, lacks: set[str]) -> None:
     names = sorted(tool["name"] for tool in await client.list_tools())
     expected = [name for name in NAMES if name not in lacks]
     assert [name for name in names if not name.startswith("grown_")] == expected
+    if "route" not in lacks:
+        await check_route(client)
+    if "order" not in lacks:
+        await check_order(client)
+    if "add" in lacks:
+        return
     for adds in ("add", "wait", "block", "tool_2"):
         result = await client.call_tool(adds, {"a": 2, "b": 3})
         assert result.text == "5"
@@ -88,6 +105,33 @@ async def check(client: Client, transport: str, lacks: set[str]) -> None:
         await check_structured(client)
     if "grow" not in lacks:
         await check_growth(client, transport, names)
+
+
+async def check_route(client: Client) -> None:
+    """Arguments are checked by a JSON Schema, or as strictly."""
+    result = await client.call_tool("route", ROUTE)
+    assert result.text == "ride from Potsdam to Berlin"
+    assert await is_refused(client, "route", {**ROUTE, "to": ""})
+    assert await is_refused(client, "route", {**ROUTE, "mode": "fly"})
+    assert await is_refused(client, "route", {**ROUTE, "price": 1})
+
+
+async def check_order(client: Client) -> None:
+    """Nested arguments are checked, with their constraints."""
+    assert (await client.call_tool("order", ORDER)).text == "15"
+    assert await is_refused(client, "order", {**ORDER, "items": []})
+    item = {"sku": "AB1234", "quantity": 101, "price": 1}
+    assert await is_refused(client, "order", {**ORDER, "items": [item]})
+    item = {"sku": "ab1234", "quantity": 1, "price": 1}
+    assert await is_refused(client, "order", {**ORDER, "items": [item]})
+
+
+async def is_refused(client: Client, tool: str, arguments: dict[str, Any]) -> bool:
+    """Return whether arguments are refused, with an error or with a failed result."""
+    try:
+        return (await client.call_tool(tool, arguments)).is_error
+    except RemoteError:
+        return True
 
 
 async def check_structured(client: Client) -> None:

@@ -43,6 +43,11 @@ async def slow(seconds: float) -> str:
     await trio.sleep(seconds)
     return "done"
 
+@server.tool(task="required")
+async def hang(path: str) -> None:
+    open(path, "w").close()
+    await trio.sleep(600)
+
 @server.tool(task="required", retry=True)
 async def again(path: str, ctx: Context) -> str:
     answer = (await ctx.elicit("Who are you?", Answer)).content.value
@@ -129,8 +134,11 @@ def test_tasks_of_a_killed_process_run_again_or_fail_within_20_seconds(
     attempts = tmp_path / "attempts"
     repeated = a.create_task("again", path=str(attempts))
     answer(a, repeated, "Bob")
-    failing = a.create_task("slow", seconds=600)
+    begun = tmp_path / "begun"
+    failing = a.create_task("hang", path=str(begun))
+    # A task that A had not taken from the queue would begin at B instead.
     until(attempts.exists)
+    until(begun.exists)
     a.kill()
     killed = time.monotonic()
     b.send_signal(signal.SIGCONT)

@@ -28,12 +28,12 @@ def _free(numbers: list[Any], number: int) -> None: ...
 
 
 def _best(action: Callable[[], object], rounds: int) -> float:
-    """Return the least seconds that an action takes, freeing included."""
+    """Return the least seconds of this thread that an action takes, freeing included."""
     times = []
     for _ in range(rounds):
-        began = time.perf_counter()
+        began = time.thread_time()
         action()
-        times.append(time.perf_counter() - began)
+        times.append(time.thread_time() - began)
     return min(times)
 
 
@@ -56,8 +56,12 @@ def test_large_arguments_that_do_not_fit_are_not_decoded_again_by_slower_means(
             return
         raise AssertionError("the arguments fit")
 
-    plain = _best(lambda: msgspec.json.decode(raw), 2)
-    assert _best(refuse, 2) <= 1.5 * plain
+    # In turns, as the processor's speed changes.
+    plain, refused = [], []
+    for _ in range(4):
+        plain.append(_best(lambda: msgspec.json.decode(raw), 1))
+        refused.append(_best(refuse, 1))
+    assert min(refused) <= 1.5 * min(plain)
 
 
 @pytest.mark.parametrize("where", ["in a list", "beside a long text"])

@@ -8,6 +8,7 @@ from mcp_trio.server.schema import decode
 from mcp_trio.transports.http import (
     connection,
     event_stream,
+    keep_alive,
     parser,
     server,
     sessions,
@@ -59,6 +60,8 @@ def test_the_page_says_the_bounds_of_http() -> None:
     seconds = ", ".join(f"{wait:g} s" for wait in waits)
     assert f"| {seconds} |" in _row("the wait for a head")
     assert f"| {connection.WRITE_TIME:g} s |" in _row("the wait for a client to read")
+    probes = f"{keep_alive.COUNT} probes every {keep_alive.INTERVAL} s"
+    assert f"| {keep_alive.IDLE} s, then {probes} |" in _row("the wait for a machine")
     kept = f"{event_stream.HISTORY_BYTES // 1024} KiB and {event_stream.HISTORY_EVENTS}"
     assert kept in _row("events that a stream keeps")
     assert f"| {sessions.HISTORY_STREAMS} |" in _row("ended streams")

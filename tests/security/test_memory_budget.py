@@ -1,7 +1,10 @@
 """What clients make the server hold is charged, and the largest client gives way."""
 
+import gc
 import json
-from collections.abc import Callable
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -128,10 +131,23 @@ async def test_a_listen_keeps_nothing_of_its_meta(
             "more": "z" * MIB,
         }
         params = {"_meta": meta, "notifications": {"toolsListChanged": True}}
-        client.send(request(1, "subscriptions/listen", params))
-        await trio.testing.wait_all_tasks_blocked()
-        assert server.ledger.by_kind["listens"] == REQUEST_SIZE
+        with traced_memory() as memory:
+            for id in range(5):
+                client.send(request(id, "subscriptions/listen", params))
+                await trio.testing.wait_all_tasks_blocked()
+            assert memory() < MIB
+        assert server.ledger.by_kind["listens"] == 5 * REQUEST_SIZE
     assert server.ledger.held == 0
+
+
+@contextmanager
+def traced_memory() -> Iterator[Callable[[], int]]:
+    """Yield what returns the bytes that were allocated since then and are not freed."""
+    tracemalloc.start()
+    try:
+        yield lambda: tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
 
 
 # Over HTTP
@@ -148,7 +164,7 @@ def initialize(id: object = 1) -> dict[str, Any]:
 
 async def held(server: Server[Any], kind: str, check: Callable[[int], bool]) -> int:
     """Wait until what is held of a kind fits."""
-    with trio.fail_after(5):
+    with trio.fail_after(30):
         while not check(server.ledger.by_kind[kind]):
             await trio.sleep(0.01)
     return server.ledger.by_kind[kind]
@@ -168,6 +184,24 @@ async def test_a_body_that_is_read_is_charged_and_freed_when_its_client_goes() -
             size = await held(server, "bodies", lambda size: size >= 2 * MIB)
             assert size < 3 * MIB
         await held(server, "bodies", lambda size: size == 0)
+
+
+async def test_a_body_is_freed_without_the_garbage_collector() -> None:
+    server = Waiting(100 * MIB).server
+    upload = beginning_of_an_upload(3 * MIB, 2 * MIB)
+    async with site(server) as there:
+        gc.disable()
+        try:
+            with traced_memory() as memory:
+                async with there.wire() as wire:
+                    await wire.send(upload)
+                    await held(server, "bodies", lambda size: size >= 2 * MIB)
+                    assert memory() > 2 * MIB
+                await held(server, "connections", lambda size: size == 0)
+                await trio.testing.wait_all_tasks_blocked()
+                assert memory() < MIB
+        finally:
+            gc.enable()
 
 
 async def test_a_complete_body_is_not_charged_any_more() -> None:
@@ -244,7 +278,7 @@ async def test_history_is_given_up_before_requests_are() -> None:
     waiting = Waiting(100 * MIB)
     server = waiting.server
     sessions = Sessions(server.ledger)
-    session = HttpSession(server)
+    session = HttpSession(server, sessions)
     session.address = "192.0.2.1"
     session.session.revision = server.revisions.opening[R]
     assert sessions.open(session)
@@ -265,7 +299,7 @@ async def test_history_is_given_up_before_requests_are() -> None:
 
 
 def open_session(sessions: Sessions, server: Server[Any], name: str) -> HttpSession:
-    session = HttpSession(server)
+    session = HttpSession(server, sessions)
     session.session.revision = server.revisions.newest_opening
     session.principal = Principal(name)
     session.address = "192.0.2.1"
@@ -291,7 +325,7 @@ def test_a_busy_session_of_the_largest_client_ends_for_another_client() -> None:
     busy = [open_session(sessions, server, "large") for _ in range(3)]
     for session in busy:
         session.announcements.attach(session)
-    refused = HttpSession(server)
+    refused = HttpSession(server, sessions)
     refused.session.revision = server.revisions.newest_opening
     refused.principal = Principal("large")
     assert not sessions.open(refused)

@@ -38,7 +38,10 @@ class _Counter:
 
 
 async def _lines_of_a_change(listens: int) -> int:
-    """Return the lines that run when a resource changes that one listener wants."""
+    """Return the lines that run when a resource changes that one listener wants.
+
+    As many listeners and sessions want to know about others.
+    """
     server = Server("x")
 
     @server.resource("notes://{id}")
@@ -51,6 +54,8 @@ async def _lines_of_a_change(listens: int) -> int:
             listen = {"notifications": wanted}
             client.send(modern(id, "subscriptions/listen", listen))
         await client.replies(listens)
+        for id in range(1, listens):
+            server.subscriptions.subscribe(_conversation(), f"notes://{id}")
         with _Counter() as counter:
             server.resource_updated("notes://0")
             (told,) = await client.replies(1)

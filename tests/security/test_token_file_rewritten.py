@@ -47,7 +47,7 @@ async def test_the_last_good_content_holds_while_a_file_is_rewritten(
         for _ in range(2):
             assert await _name(verify, "first", mock_clock) == "one"
     (message,) = caplog.messages
-    assert message.endswith("the tokens known before stay")
+    assert message.endswith("the tokens read before remain valid")
     _write(path, _line("two", "second"))
     assert await _name(verify, "second", mock_clock) == "two"
     assert await _name(verify, "first", mock_clock) is None

@@ -124,3 +124,19 @@ async def test_idle_tasks_are_bounded_and_end_with_the_conversation(
                     nursery.start_soon(client.call_tool, "wait")
         assert server.idle_tasks == 3
     assert server.idle_tasks == 0
+
+
+async def test_calls_begin_before_many_more_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(call_tasks, "MOST_ABOUT_TO_BEGIN", 3)
+    server, tasks = make_server()
+    async with opened(server, R) as client:
+        client.send(call(R, 0, "wait", {"seconds": 0}))
+        await client.replies(1)
+        calls = [call(R, id, "wait", {"seconds": 0}) for id in range(1, 31)]
+        client.send(*calls)
+        replies = await client.replies(30)
+    assert {reply["id"] for reply in replies} == set(range(1, 31))
+    # With all calls at once, each would have had a task of its own.
+    assert len(set(tasks)) <= 12

@@ -702,7 +702,9 @@ async def test_a_blocking_tool_may_use_its_context() -> None:
         ]
 
 
-async def test_a_tool_that_leaves_a_cancel_scope_open_spoils_only_its_task() -> None:
+async def test_a_tool_that_leaves_a_cancel_scope_open_spoils_only_its_task(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     server = Server("leaky")
 
     @server.tool
@@ -720,6 +722,27 @@ async def test_a_tool_that_leaves_a_cancel_scope_open_spoils_only_its_task() -> 
             assert (await client.call_tool("leaky", {"wait": wait})).text == "ok"
             await trio.sleep(1)
             assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
+
+
+async def test_a_cancel_scope_that_was_left_open_does_not_cancel_other_requests() -> (
+    None
+):
+    server = Server("leaky")
+
+    @server.tool
+    async def leaky() -> str:
+        trio.move_on_after(0.3).__enter__()
+        return "ok"
+
+    @server.tool
+    async def wait() -> str:
+        await trio.sleep(1)
+        return "waited"
+
+    async with connect(server) as client:
+        assert (await client.call_tool("leaky")).text == "ok"
+        with trio.fail_after(10):
+            assert (await client.call_tool("wait")).text == "waited"
 
 
 async def test_a_cancelled_that_was_kept_and_is_raised_again_is_a_failure_of_the_tool() -> (

@@ -48,8 +48,8 @@ SERVED = TESTS / "soak" / "served.py"
 CLIENTS, PAUSE = 24, 0.02
 PATIENCE = 30.0  # seconds for a reply: of a machine that does other things too
 IDLE, SETTLE = (
-    6.0,
-    20.0,
+    13.0,
+    30.0,
 )  # seconds without a client, and in which all that clients have left has to be gone
 OLD, OLDER, OLDEST = "2025-11-25", "2025-03-26", "2024-11-05"
 GONE = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)

@@ -10,7 +10,7 @@ from mcp_trio import Context, Server
 from mcp_trio.transports.http.sessions import Sessions
 
 # Seconds, so that what clients leave behind is gone soon after them.
-Sessions.idle_timeout = 3.0
+Sessions.idle_timeout = 10.0
 server = Server("soaked", grace=2)
 
 

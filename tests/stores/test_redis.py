@@ -11,7 +11,13 @@ import pytest
 import trio
 
 from mcp_trio.stores.base import Store, StoreUnavailable
-from tests.support.redis_server import PASSWORD, RedisServer, running_redis
+from tests.support.deployment import make_certificate
+from tests.support.redis_server import (
+    PASSWORD,
+    RedisServer,
+    installed_programs,
+    running_redis,
+)
 from tests.support.store_contract import *  # noqa: F403 (the tests of every store)
 from tests.support.store_contract import Pace, acquire, acquire_when_free
 
@@ -34,9 +40,11 @@ def collected() -> Iterator[None]:
     gc.collect()
 
 
-@pytest.fixture(scope="module")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    with running_redis(tmp_path_factory.mktemp("redis")) as server:
+@pytest.fixture(scope="module", params=installed_programs())
+def redis(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RedisServer]:
+    with running_redis(tmp_path_factory.mktemp("redis"), request.param) as server:
         yield server
 
 
@@ -184,3 +192,52 @@ async def test_a_wrong_password_is_like_a_redis_that_is_away(
             await store.read("a")
     assert f"cannot reach redis://127.0.0.1:{redis.port}/0" in caplog.text
     assert PASSWORD not in caplog.text
+
+
+# TLS and users
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    files = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    make_certificate(*files)
+    return files
+
+
+async def test_tls_is_used_with_a_certificate_that_the_system_trusts(
+    tmp_path: Path, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
+    with running_redis(tmp_path, tls=certificate) as redis:
+        store = RedisStore(redis.url())
+        async with store.running(), store.subscribe("c") as subscription:
+            await store.write("a", b"1")
+            await store.publish("c", b"changed")
+            assert await subscription.receive() == [b"changed"]
+            found = await store.read("a")
+        assert found is not None
+        assert found.value == b"1"
+
+
+async def test_a_certificate_that_nobody_trusts_is_not_used(
+    tmp_path: Path, certificate: tuple[Path, Path]
+) -> None:
+    with running_redis(tmp_path, tls=certificate) as redis:
+        store = RedisStore(redis.url())
+        async with store.running():
+            assert not store.is_available
+            with pytest.raises(StoreUnavailable):
+                await store.read("a")
+
+
+async def test_a_user_has_a_name_and_a_password(redis: RedisServer) -> None:
+    rules = ("on", ">p@ss", "~own:*", "&own:*", "+@all")
+    assert redis.command("ACL", "SETUSER", "alice", *rules) == b"+OK\r\n"
+    place = f"127.0.0.1:{redis.port}/0?prefix=own"
+    store = RedisStore(f"redis://alice:p%40ss@{place}")
+    async with store.running():
+        await store.write("a", b"1")
+        assert await store.read("a") is not None
+    store = RedisStore(f"redis://alice:wrong@{place}")
+    async with store.running():
+        assert not store.is_available

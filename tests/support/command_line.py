@@ -27,7 +27,7 @@ MODERN_META = {
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 
-PATIENCE = 10
+PATIENCE = 30
 
 SERVER = '''
 import os, subprocess, sys, time
@@ -144,9 +144,8 @@ def started(command, **options):
 def serving(folder, *arguments, **options):
     """A server as a process, on pipes."""
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    return started(
-        command(*arguments), cwd=folder, env=ENVIRONMENT, **{**pipes, **options}
-    )
+    defaults = {**pipes, "env": ENVIRONMENT}
+    return started(command(*arguments), cwd=folder, **{**defaults, **options})
 
 
 def tell(process, *messages):

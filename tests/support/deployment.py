@@ -110,6 +110,21 @@ def nginx_of(page: str, name: str, ports: Sequence[int]) -> str:
     return str(config)
 
 
+@contextmanager
+def balanced(folder: Path, ports: Sequence[int]) -> Iterator[str]:
+    """Run an nginx before two servers, and return its URL.
+
+    It is set up as docs/deploying.md says, without TLS and without the line that keeps
+    a client with one server.
+    """
+    port = free_port()
+    text = nginx_of("deploying.md", "balanced.conf", ports)
+    text = re.sub(r"(?m)^ *(hash|ssl_certificate|server_name).*\n", "", text)
+    text = text.replace("443 ssl", f"127.0.0.1:{port}")
+    with running_nginx(folder, text, port):
+        yield f"http://127.0.0.1:{port}/mcp"
+
+
 def with_certificate(config: str, folder: Path, port: int) -> str:
     """The same configuration, with a certificate for this machine, on a port."""
     certificate = folder / "certificate.pem"

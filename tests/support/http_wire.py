@@ -22,7 +22,7 @@ HEADERS = {
     "Content-Type": "application/json",
     "Accept": "application/json, text/event-stream",
 }
-PATIENCE = 5.0
+PATIENCE = 30.0
 
 
 class Response:
@@ -45,18 +45,20 @@ class Response:
 
 
 class Wire:
-    """One connection. Every wait ends the test after PATIENCE seconds."""
+    """One connection. Every wait ends the test after `patience` seconds."""
+
+    patience = PATIENCE
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self.stream: Any = stream
         self._bytes = b""
 
     async def send(self, data: bytes) -> None:
-        with trio.fail_after(PATIENCE):
+        with trio.fail_after(self.patience):
             await self.stream.send_all(data)
 
     async def more(self) -> bool:
-        with trio.fail_after(PATIENCE):
+        with trio.fail_after(self.patience):
             chunk = bytes(await self.stream.receive_some(65536))
         self._bytes += chunk
         return bool(chunk)
@@ -199,7 +201,10 @@ class Site:
         return await self.post(body, {**modern_headers(body), **headers})
 
     async def open_session(
-        self, version: str = "2025-11-25", capabilities: Any = None
+        self,
+        version: str = "2025-11-25",
+        capabilities: Any = None,
+        headers: dict[str, str] | None = None,
     ) -> dict[str, str]:
         """Open a session, and return the headers of its requests."""
         opening = {
@@ -207,10 +212,11 @@ class Site:
             "capabilities": capabilities or {},
             "clientInfo": {"name": "t", "version": "1"},
         }
-        response = await self.post(message("initialize", opening))
+        response = await self.post(message("initialize", opening), headers)
         assert response.json["result"]["protocolVersion"] == version
         headers = {
             **HEADERS,
+            **(headers or {}),
             "Mcp-Session-Id": response.headers["mcp-session-id"],
             "MCP-Protocol-Version": version,
         }

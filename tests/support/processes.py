@@ -33,17 +33,32 @@ def free_port() -> int:
         return port
 
 
+def http_get(port: int, path: str) -> tuple[int, str]:
+    """Return the status and the body of a GET."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
 class ServerProcess:
     """One process, started with the command line."""
 
-    def __init__(self, *arguments: str, port: int = 0) -> None:
+    def __init__(
+        self, *arguments: str, port: int = 0, stdin: int | None = None
+    ) -> None:
         self.port = port
         command = [sys.executable, "-m", "mcp_trio", *arguments]
         self._process = subprocess.Popen(
-            command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+            command, stdin=stdin, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
         )
         assert self._process.stderr is not None
-        self.greeting = self._process.stderr.readline()
+        self.stderr = self._process.stderr
+        self.pid = self._process.pid
+        self.greeting = self.stderr.readline()
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal to the process."""
@@ -57,20 +72,13 @@ class ServerProcess:
         """End the process at once, as `kill -9` does."""
         self._process.kill()
         self._process.wait()
-        assert self._process.stderr is not None
-        self._process.stderr.close()
+        self.stderr.close()
 
     # Requests
 
     def get(self, path: str) -> tuple[int, str]:
         """Return the status and the body of a GET."""
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
-        try:
-            connection.request("GET", path)
-            response = connection.getresponse()
-            return response.status, response.read().decode()
-        finally:
-            connection.close()
+        return http_get(self.port, path)
 
     def post(
         self, method: str, params: dict[str, Any]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Iterator
@@ -17,19 +18,37 @@ PASSWORD = "a/b:c@d"
 ENCODED_PASSWORD = "a%2Fb%3Ac%40d"
 
 
-class RedisServer:
-    """A Redis that keeps its data in a folder, and can be stopped and started again."""
+REDIS = "redis-server"
+# Programs that speak the same protocol, of which those that are installed are tested.
+PROGRAMS = [REDIS, "valkey-server"]
 
-    def __init__(self, folder: Path) -> None:
+
+class RedisServer:
+    """A Redis that keeps its data in a folder, and can be stopped and started again.
+
+    With a certificate it uses TLS.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        program: str = REDIS,
+        tls: tuple[Path, Path] | None = None,
+    ) -> None:
         self._folder = folder
+        self._program = program
+        self._tls = tls
         self._process: subprocess.Popen[bytes] | None = None
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port: int = free.getsockname()[1]
 
     def url(self, prefix: str = "mcp_trio") -> str:
         """Return the URL of the store in this Redis."""
-        place = f"127.0.0.1:{self.port}/0"
-        return f"redis://:{ENCODED_PASSWORD}@{place}?prefix={prefix}"
+        scheme, host = ("redis", "127.0.0.1")
+        if self._tls is not None:
+            scheme, host = ("rediss", "localhost")
+        place = f"{host}:{self.port}/0"
+        return f"{scheme}://:{ENCODED_PASSWORD}@{place}?prefix={prefix}"
 
     def start(self) -> None:
         """Start Redis, and wait until it answers."""
@@ -42,8 +61,18 @@ class RedisServer:
             "appendfsync": "always",
             "save": "",
         }
+        if self._tls is not None:
+            certificate, key = self._tls
+            options |= {
+                "port": "0",
+                "tls-port": self.port,
+                "tls-cert-file": certificate,
+                "tls-key-file": key,
+                "tls-ca-cert-file": certificate,
+                "tls-auth-clients": "no",
+            }
         arguments = [f"--{name} {value}" for name, value in options.items() if value]
-        command = ["redis-server", *" ".join(arguments).split(), "--save", ""]
+        command = [self._program, *" ".join(arguments).split(), "--save", ""]
         self._process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
@@ -58,13 +87,29 @@ class RedisServer:
             except OSError:
                 pass
             time.sleep(0.02)
-        raise RuntimeError("redis-server does not answer")
+        raise RuntimeError(f"{self._program} does not answer")
 
     def _answers(self) -> bool:
-        with socket.create_connection(("127.0.0.1", self.port), 1) as stream:
+        with self._connect() as stream:
             stream.sendall(b"AUTH %b\r\nPING\r\n" % PASSWORD.encode())
             replies = stream.makefile("rb")
             return replies.readline() + replies.readline() == b"+OK\r\n+PONG\r\n"
+
+    def _connect(self) -> socket.socket:
+        stream = socket.create_connection(("127.0.0.1", self.port), 1)
+        if self._tls is None:
+            return stream
+        context = ssl.create_default_context(cafile=str(self._tls[0]))
+        return context.wrap_socket(stream, server_hostname="localhost")
+
+    def command(self, *words: str) -> bytes:
+        """Run a command, and return the first line of what Redis says."""
+        parts = "".join(f"${len(word)}\r\n{word}\r\n" for word in words)
+        with self._connect() as stream:
+            stream.sendall(f"AUTH {PASSWORD}\r\n*{len(words)}\r\n{parts}".encode())
+            replies = stream.makefile("rb")
+            replies.readline()
+            return replies.readline()
 
     def kill(self) -> None:
         """End Redis with SIGKILL, if it runs."""
@@ -74,12 +119,19 @@ class RedisServer:
             self._process = None
 
 
+def installed_programs() -> list[str]:
+    """Return the programs to test; Redis also if there is none, to say so."""
+    return [name for name in PROGRAMS if shutil.which(name)] or [REDIS]
+
+
 @contextmanager
-def running_redis(folder: Path) -> Iterator[RedisServer]:
+def running_redis(
+    folder: Path, program: str = REDIS, tls: tuple[Path, Path] | None = None
+) -> Iterator[RedisServer]:
     """Run a Redis for as long as this is entered."""
-    if shutil.which("redis-server") is None:
-        pytest.skip("redis-server is not installed")
-    server = RedisServer(folder)
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed")
+    server = RedisServer(folder, program, tls)
     try:
         server.start()
         yield server

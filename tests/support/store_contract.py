@@ -107,6 +107,18 @@ async def test_a_longer_time_to_live_replaces_a_shorter_one(
     assert await store.read("a") is not None
 
 
+async def test_a_record_that_is_touched_lives_longer(
+    store: Store, pace: Pace, clock: object
+) -> None:
+    await store.write("a", b"1", ttl=pace(10))
+    await trio.sleep(pace(6))
+    assert await store.touch("a", pace(10))
+    await trio.sleep(pace(6))
+    assert await store.read("a") is not None
+    await until_gone(store, "a", pace)
+    assert not await store.touch("a", pace(10))
+
+
 # Logs
 
 
@@ -120,6 +132,50 @@ async def test_a_log_is_read_from_a_position(
     assert page.entries == [(2, b"b"), (3, b"c")]
     assert page.is_complete
     assert (await store.read_log("l", after=3)).entries == []
+
+
+async def test_several_entries_are_appended_in_one_step(store: Store) -> None:
+    assert await store.append("l", b"a", b"b", entries=10, size=100, ttl=10) == 2
+    assert await store.append("l", b"c", entries=10, size=100, ttl=10) == 3
+    page = await store.read_log("l")
+    assert page.entries == [(1, b"a"), (2, b"b"), (3, b"c")]
+
+
+async def test_entries_with_a_position_are_appended_once(store: Store) -> None:
+    for _ in range(2):
+        last = await store.append(
+            "l", b"a", b"b", entries=10, size=100, ttl=10, position=1
+        )
+        assert last == 2
+    page = await store.read_log("l")
+    assert page.entries == [(1, b"a"), (2, b"b")]
+
+
+async def test_a_log_that_was_lost_goes_on_at_its_position(store: Store) -> None:
+    last = await store.append("l", b"c", entries=10, size=100, ttl=10, position=3)
+    assert last == 3
+    assert await store.read_log("l", after=2) == ([(3, b"c")], True)
+    assert not (await store.read_log("l", after=1)).is_complete
+
+
+async def test_entries_under_an_old_lease_are_refused(store: Store) -> None:
+    old = await acquire(store, "a", 10)
+    await store.append("l", b"a", entries=10, size=100, ttl=10, lease=old)
+    await store.release(old)
+    new = await acquire(store, "a", 10)
+    with pytest.raises(LeaseLost):
+        await store.append("l", b"b", entries=10, size=100, ttl=10, lease=old)
+    await store.append("l", b"c", entries=10, size=100, ttl=10, lease=new)
+    page = await store.read_log("l")
+    assert [entry.data for entry in page.entries] == [b"a", b"c"]
+
+
+async def test_a_log_that_was_deleted_begins_again(store: Store) -> None:
+    await store.append("l", b"a", entries=10, size=100, ttl=10)
+    await store.delete_log("l")
+    await store.delete_log("l")
+    assert (await store.read_log("l")).entries == []
+    assert await store.append("l", b"b", entries=10, size=100, ttl=10) == 1
 
 
 @pytest.mark.parametrize(("entries", "size"), [(2, 1000), (1000, 20)])
@@ -187,6 +243,19 @@ async def test_a_bucket_refills(store: Store, clock: object) -> None:
     assert await store.take("other", rate) == 0
     await trio.sleep(0.55)
     assert await store.take("b", rate) == 0
+
+
+async def test_parts_of_a_token_are_taken_and_put_back(store: Store) -> None:
+    rate = read_rate("1/h:2")
+    assert [await store.take("b", rate, 0.5) for _ in range(4)] == [0] * 4
+    assert await store.take("b", rate, 0.5) > 0
+    assert await store.take("b", rate, -1) == 0
+    assert [await store.take("b", rate, 0.25) for _ in range(4)] == [0] * 4
+    assert await store.take("b", rate) > 0
+    # A bucket never has more than its burst.
+    assert await store.take("b", rate, -5) == 0
+    assert [await store.take("b", rate) for _ in range(2)] == [0, 0]
+    assert await store.take("b", rate) > 0
 
 
 # Leases

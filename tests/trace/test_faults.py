@@ -118,14 +118,25 @@ FAULTS = {
 }
 
 
+# These are found only when the time for the next message has passed.
+SILENT = {"a missing notification", "no answer", "another id"}
+
+
 async def test_without_a_fault_nothing_is_found(shop):
     assert await told(shop, [sys.executable, FAULTY], over=["stdio"]) == []
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", sorted(FAULTS.keys() - SILENT))
 async def test_a_fault_is_found_and_named(shop, fault):
     settle = 0.5 if fault == "a late message" else 0.0
-    rows = await told(shop, [sys.executable, FAULTY, fault], timeout=1.0, settle=settle)
+    rows = await told(shop, [sys.executable, FAULTY, fault], settle=settle)
+    assert any(row.startswith(FAULTS[fault]) for row in rows), rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", sorted(SILENT))
+async def test_a_message_that_does_not_come_is_found_and_named(shop, fault):
+    rows = await told(shop, [sys.executable, FAULTY, fault], timeout=3.0)
     assert any(row.startswith(FAULTS[fault]) for row in rows), rows
 
 
@@ -145,10 +156,11 @@ exec(open({path!r}).read())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no process groups")
 async def test_what_a_server_leaves_running_is_killed_and_named(shop):
     command = [sys.executable, "-c", CHILD.format(path=FAULTY)]
-    with trio.fail_after(20):
+    with trio.fail_after(25):  # the other process would run for 30 s
         rows = await told(shop, command)
     assert rows == [
         "shop.jsonl: note: the server has ended, but a process that it started was "
@@ -283,9 +295,9 @@ async def test_a_fault_over_http_is_found_and_named(tmp_path, monkeypatch, fault
         served = Served(nursery, good)
         url = await served.start()
         await recorded(nursery, url, path, post())
-        assert await told(path, url, timeout=1.0) == []
+        assert await told(path, url) == []
         served.answer = bad
-        rows = await told(path, url, timeout=1.0)
+        rows = await told(path, url, timeout=0.2 if fault == "no stream" else 10.0)
         assert any(row.startswith(expected) for row in rows), rows
         nursery.cancel_scope.cancel()
 
@@ -303,7 +315,7 @@ async def test_a_trace_of_an_older_recorder_says_nothing_about_cuts(
         trace.header.cuts = False
         suite.write(path, trace)
         served.answer = stream(PONG, ends=False)
-        assert await told(path, url, timeout=1.0) == []
+        assert await told(path, url) == []
         nursery.cancel_scope.cancel()
 
 

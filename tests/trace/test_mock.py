@@ -216,6 +216,7 @@ def test_a_client_talks_to_a_mock_on_stdio(recorded):
     assert trio.run(talk) == (["add"], "3")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("streams", [False, True])
 def test_clients_talk_to_a_mock_over_http(recorded, streams):
     async def talk():
@@ -289,6 +290,7 @@ def test_answers_are_streamed_if_the_recorded_server_did():
     assert MockScript(recorded).streams_answers
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
 def test_the_command_serves_until_a_signal(recorded):
     words = [sys.executable, "-m", "mcp_trio", "mock", str(recorded), "--http", "0"]

@@ -389,7 +389,9 @@ async def test_an_optional_notification_may_be_missing(folder):
     assert replay.updated().lines == lines
 
 
-async def test_an_announcement_that_is_sent_only_sometimes_becomes_optional(folder):
+async def test_an_announcement_that_is_sent_only_sometimes_becomes_optional(
+    folder, autojump_clock
+):
     path = Path("one.jsonl")
     header = Header(mcp_trace=1, revision="2025-11-25", transport="stdio")
     lines = [
@@ -405,10 +407,10 @@ async def test_an_announcement_that_is_sent_only_sometimes_becomes_optional(fold
     ]
     suite.write(path, Trace(header, lines))
     runs = [
-        await suite.replay_all([path], "notes.py", timeout=0.1, patient=True)
+        await suite.replay_all([path], "notes.py", over=["stdio"], patient=True)
         for _ in range(2)
     ]
     [[first], [second]] = runs
     assert suite.make_optional(first, second) == [CHANGED["method"]]
-    [result] = await suite.replay_all([path], "notes.py", timeout=0.1)
+    [result] = await suite.replay_all([path], "notes.py", over=["stdio"])
     assert list(suite.told(result)) == []

@@ -121,6 +121,7 @@ def test_it_goes_together_with_pytest_trio(project):
     run(project).assert_outcomes(passed=5)
 
 
+@pytest.mark.thorough
 def test_a_command_is_tested_on_stdio(project):
     command = shlex.join([sys.executable, "-m", "mcp_trio", "run", "server.py"])
     project.makeini(f"[pytest]\nmcp_traces = traces\nmcp_server = -- {command}\n")

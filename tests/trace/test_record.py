@@ -315,7 +315,7 @@ def test_bytes_pass_before_their_line_ends(path):
 
 async def test_a_conversation_over_stdio_is_recorded(path):
     stand_in = [sys.executable, "-c", STAND_IN, str(path), *DEMO]
-    with trio.fail_after(20):
+    with trio.fail_after(30):
         async with connect(stand_in, "2025-06-18") as client:
             result = await client.call_tool("get_weather", {"location": "London"})
             assert "London" in result.text
@@ -369,6 +369,7 @@ def test_a_server_that_answers_twice_or_without_being_asked_is_recorded_as_it_wa
     ]
 
 
+@pytest.mark.thorough
 def test_a_client_that_vanishes_is_noted_and_the_server_ends(path):
     script = "import os\nos.read(0, 99)\nwhile True: os.write(1, b'{}\\n' * 1000)"
     with standing_in(path, [sys.executable, "-c", script]) as process:
@@ -403,6 +404,7 @@ def test_a_server_that_closes_its_input_is_noted_and_the_client_learns_of_it(pat
     assert [line.data for line in read(path).lines if line.sender == "client"] == [PING]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_are_passed_on(path, number):
     script = f"import os, signal; signal.signal({number:d}, lambda *_: os._exit(7)); os.write(1, b'ready\\n')"
@@ -482,6 +484,7 @@ def record(*words):
             process.kill()
 
 
+@pytest.mark.thorough
 def test_each_of_several_recorders_writes_a_file_of_its_own(path):
     path.write_bytes(b"of somebody else")
     with ExitStack() as at_end:
@@ -500,6 +503,7 @@ def test_each_of_several_recorders_writes_a_file_of_its_own(path):
     assert path.read_bytes() == b"of somebody else"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "words",
     [
@@ -579,7 +583,7 @@ async def in_front_of(url, path):
 
 @asynccontextmanager
 async def in_front_of_a_server(path, host="127.0.0.1"):
-    with trio.fail_after(10):
+    with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             [url] = await nursery.start(
                 partial(serve, make_recorded_server(), http=f"{host}:0")
@@ -751,7 +755,7 @@ async def test_a_server_behind_tls_is_recorded(
                 assert await server.receive_some() == b""
         ended.set()
 
-    with trio.fail_after(10):
+    with trio.fail_after(30):
         async with upstream(answer) as url:
             url = url.replace("http://127.0.0.1", "https://localhost")
             async with in_front_of(url, path) as own, await to(own) as client:
@@ -798,7 +802,7 @@ async def passed(path, asked, answered, step=2**20):
         with suppress(trio.BrokenResourceError):
             assert not await stream.receive_some()
 
-    with trio.fail_after(10):
+    with trio.fail_after(30):
         async with (
             upstream(answer) as url,
             in_front_of(url, path) as own,
@@ -1047,6 +1051,7 @@ async def test_bytes_that_are_not_http_pass_through(path, asked, answered, raw, 
     assert all("cannot be read" in line for line in said)
 
 
+@pytest.mark.thorough
 async def test_a_large_body_passes_and_is_recorded(path):
     body = json.dumps({"text": "x" * 6_000_000})
     stream = STREAM + b"\r\ndata: %b\n\n" % body.encode()
@@ -1126,7 +1131,7 @@ async def test_a_reset_is_passed_on_and_noted(path):
             await stream.receive_some()
         ended.set()
 
-    with trio.fail_after(10):
+    with trio.fail_after(30):
         async with upstream(answer) as url, in_front_of(url, path) as own:
             client = await to(own)
             await client.send_all(post("{}"))
@@ -1144,7 +1149,7 @@ async def test_a_server_that_resets_is_passed_on_and_noted(path):
         await stream.receive_some()
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
-    with trio.fail_after(10):
+    with trio.fail_after(30):
         async with (
             upstream(answer) as url,
             in_front_of(url, path) as own,
@@ -1159,7 +1164,7 @@ async def test_a_server_that_resets_is_passed_on_and_noted(path):
 async def test_a_server_that_is_not_there_is_named_and_the_client_let_go(path, capsys):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with trio.fail_after(10):
+    with trio.fail_after(30):
         async with (
             in_front_of(f"http://127.0.0.1:{port}/mcp", path) as own,
             await to(own) as client,
@@ -1178,7 +1183,7 @@ async def test_the_end_of_the_recording_leaves_a_whole_trace(path):
         await stream.send_all(STREAM + b"\r\ndata: {}\n\n")
         await trio.sleep_forever()
 
-    with trio.fail_after(10):
+    with trio.fail_after(30):
         async with upstream(answer) as url, in_front_of(url, path) as own:
             client = await to(own)
             await client.send_all(post("{}"))

@@ -951,7 +951,7 @@ async def test_several_connections_of_a_websocket_are_kept_apart():
 SCRIPTS = {
     "dies": "import sys; sys.stdin.readline(); sys.exit(3)",
     "babbles": "print('Hello!', flush=True); input()",
-    "colours": r"""print("\x1b]0;title\x07\x9b31m\n" + r'{"method": "\u202e"}', flush=True); input(); input()""",
+    "colours": r"""print("\x1b]0;title\x07\x9b31m\n" + r'{"method": "\u202e"}', flush=True); input()""",
     "hangs": "import time; time.sleep(60)",
 }
 

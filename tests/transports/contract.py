@@ -38,7 +38,7 @@ EARLIER = "2025-11-25"
 NEWEST = "2026-07-28"
 LEGACY = "2024-11-05"
 MEGABYTE = "é" * 2**19
-PATIENCE = 10
+PATIENCE = 30
 
 
 class Reach(Protocol):

@@ -422,6 +422,7 @@ def test_nothing_but_messages_gets_on_the_wire(code):
         assert line in ended.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("redirect", "stdout"),
     [("2>&-", b"done\n"), ("</dev/null", b""), (">/dev/null", b"")],
@@ -432,6 +433,7 @@ def test_stderr_may_be_closed_and_the_others_null(redirect, stdout):
     assert ended.stdout == stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("redirect", ["<&-", ">&-"])
 def test_closed_standard_input_or_output_is_an_error_that_says_so(redirect):
     ended = run(RUN, redirect=redirect)
@@ -468,6 +470,7 @@ def test_what_reads_standard_input_takes_no_message_from_the_wire(code):
     assert printed == b"b''\nsecond\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("code", [RUN, RUN_THREADS], ids=["loop", "threads"])
 def test_a_client_that_is_gone_ends_the_program_without_a_traceback(code):
     with start(code) as server:
@@ -531,7 +534,7 @@ async def test_the_input_can_be_ended_while_its_reader_waits_awake(monkeypatch):
         async def receive():
             received.append(await wire.receive())
 
-        with trio.fail_after(2):
+        with trio.fail_after(30):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(receive)
                 for _ in range(20):

@@ -3,10 +3,14 @@
 import asyncio
 import os
 import sys
+from typing import Annotated, Any, Literal
 
 from fastmcp import Context, FastMCP
 from fastmcp.tools import Tool
-from pydantic import BaseModel
+from fastmcp.tools.base import ToolResult
+from jsonschema import Draft202012Validator
+from mcp_types import TextContent
+from pydantic import BaseModel, Field
 
 server = FastMCP("fastmcp", version="1")
 
@@ -77,6 +81,66 @@ async def user(a: int, b: int) -> User:
 async def users(a: int, b: int) -> list[User]:
     """Return a list of objects."""
     return [make_user(id) for id in range(a, a + 100)]
+
+
+class Address(BaseModel):
+    """Where an order goes."""
+
+    street: str = Field(min_length=1, max_length=100)
+    postcode: str = Field(pattern="^[0-9]{5}$")
+
+
+class Customer(BaseModel):
+    """Who orders."""
+
+    name: str = Field(min_length=1, max_length=100)
+    address: Address
+
+
+class Item(BaseModel):
+    """A line of an order."""
+
+    sku: str = Field(pattern="^[A-Z]{2}[0-9]{4}$")
+    quantity: int = Field(ge=1, le=100)
+    price: float = Field(ge=0)
+
+
+@server.tool(output_schema=None)
+async def order(
+    customer: Customer,
+    items: Annotated[list[Item], Field(min_length=1, max_length=20)],
+    shipping: Literal["normal", "express"],
+) -> str:
+    """Count what is ordered."""
+    return str(sum(item.quantity for item in items))
+
+
+# The schema of `route`, the same in all contenders.
+ROUTE = {
+    "type": "object",
+    "properties": {
+        "from": {"type": "string", "minLength": 1, "maxLength": 100},
+        "to": {"type": "string", "minLength": 1, "maxLength": 100},
+        "mode": {"enum": ["walk", "ride"]},
+        "stops": {"type": "array", "items": {"type": "string"}, "maxItems": 10},
+    },
+    "required": ["from", "to", "mode"],
+    "additionalProperties": False,
+}
+validator = Draft202012Validator(ROUTE)
+
+
+class Route(Tool):
+    """A tool with a schema of its own, which it checks itself."""
+
+    async def run(self, arguments: dict[str, Any]) -> ToolResult:
+        """Describe a route."""
+        validator.validate(arguments)
+        text = f"{arguments['mode']} from {arguments['from']} to {arguments['to']}"
+        return ToolResult(content=[TextContent(type="text", text=text)])
+
+
+server.add_tool(Route(name="route", description="Describe a route.", parameters=ROUTE))
 
 
 @server.tool(output_schema=None)

@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log"
 	"net/http"
@@ -44,6 +45,79 @@ type person struct {
 type people struct {
 	Result []person `json:"result"`
 }
+
+type address struct {
+	Street   string `json:"street"`
+	Postcode string `json:"postcode"`
+}
+
+type customer struct {
+	Name    string  `json:"name"`
+	Address address `json:"address"`
+}
+
+type item struct {
+	SKU      string  `json:"sku"`
+	Quantity int     `json:"quantity"`
+	Price    float64 `json:"price"`
+}
+
+type purchase struct {
+	Customer customer `json:"customer"`
+	Items    []item   `json:"items"`
+	Shipping string   `json:"shipping"`
+}
+
+// The SDK infers types, but no constraints, so the schema is written by hand and checked by the SDK.
+const orderSchema = `{
+	"type": "object",
+	"properties": {
+		"customer": {
+			"type": "object",
+			"properties": {
+				"name": {"type": "string", "minLength": 1, "maxLength": 100},
+				"address": {
+					"type": "object",
+					"properties": {
+						"street": {"type": "string", "minLength": 1, "maxLength": 100},
+						"postcode": {"type": "string", "pattern": "^[0-9]{5}$"}
+					},
+					"required": ["street", "postcode"]
+				}
+			},
+			"required": ["name", "address"]
+		},
+		"items": {
+			"type": "array",
+			"minItems": 1,
+			"maxItems": 20,
+			"items": {
+				"type": "object",
+				"properties": {
+					"sku": {"type": "string", "pattern": "^[A-Z]{2}[0-9]{4}$"},
+					"quantity": {"type": "integer", "minimum": 1, "maximum": 100},
+					"price": {"type": "number", "minimum": 0}
+				},
+				"required": ["sku", "quantity", "price"]
+			}
+		},
+		"shipping": {"enum": ["normal", "express"]}
+	},
+	"required": ["customer", "items", "shipping"],
+	"additionalProperties": false
+}`
+
+const routeSchema = `{
+	"type": "object",
+	"properties": {
+		"from": {"type": "string", "minLength": 1, "maxLength": 100},
+		"to": {"type": "string", "minLength": 1, "maxLength": 100},
+		"mode": {"enum": ["walk", "ride"]},
+		"stops": {"type": "array", "items": {"type": "string"}, "maxItems": 10}
+	},
+	"required": ["from", "to", "mode"],
+	"additionalProperties": false
+}`
 
 func makePerson(id int) person {
 	name := fmt.Sprintf("user %d", id)
@@ -94,6 +168,18 @@ func users(_ context.Context, _ *mcp.CallToolRequest, in numbers) (*mcp.CallTool
 	return nil, people{all}, nil
 }
 
+func order(_ context.Context, _ *mcp.CallToolRequest, in purchase) (*mcp.CallToolResult, any, error) {
+	count := 0
+	for _, one := range in.Items {
+		count += one.Quantity
+	}
+	return text(strconv.Itoa(count))
+}
+
+func route(_ context.Context, _ *mcp.CallToolRequest, in map[string]any) (*mcp.CallToolResult, any, error) {
+	return text(fmt.Sprintf("%v from %v to %v", in["mode"], in["from"], in["to"]))
+}
+
 func addTools(server *mcp.Server) {
 	mcp.AddTool(server, &mcp.Tool{Name: "add", Description: "Add two numbers."}, add)
 	mcp.AddTool(server, &mcp.Tool{Name: "wait", Description: "Add two numbers after a turn of the loop."}, wait)
@@ -103,6 +189,12 @@ func addTools(server *mcp.Server) {
 	mcp.AddTool(server, &mcp.Tool{Name: "total", Description: "Add two numbers, as a structured result."}, total)
 	mcp.AddTool(server, &mcp.Tool{Name: "user", Description: "Return an object."}, user)
 	mcp.AddTool(server, &mcp.Tool{Name: "users", Description: "Return a list of objects."}, users)
+	mcp.AddTool(server, &mcp.Tool{
+		Name: "order", Description: "Count what is ordered.", InputSchema: json.RawMessage(orderSchema),
+	}, order)
+	mcp.AddTool(server, &mcp.Tool{
+		Name: "route", Description: "Describe a route.", InputSchema: json.RawMessage(routeSchema),
+	}, route)
 
 	var grown atomic.Int64
 	grow := func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {

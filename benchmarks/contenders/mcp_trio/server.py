@@ -3,9 +3,10 @@
 import os
 import sys
 from functools import partial
+from typing import Annotated, Any, Literal
 
 import trio
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from mcp_trio import Context, Server
 
@@ -77,6 +78,58 @@ async def user(a: int, b: int) -> User:
 async def users(a: int, b: int) -> list[User]:
     """Return a list of objects."""
     return [make_user(id) for id in range(a, a + 100)]
+
+
+class Address(Struct):
+    """Where an order goes."""
+
+    street: Annotated[str, Meta(min_length=1, max_length=100)]
+    postcode: Annotated[str, Meta(pattern="^[0-9]{5}$")]
+
+
+class Customer(Struct):
+    """Who orders."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=100)]
+    address: Address
+
+
+class Item(Struct):
+    """A line of an order."""
+
+    sku: Annotated[str, Meta(pattern="^[A-Z]{2}[0-9]{4}$")]
+    quantity: Annotated[int, Meta(ge=1, le=100)]
+    price: Annotated[float, Meta(ge=0)]
+
+
+@server.tool
+async def order(
+    customer: Customer,
+    items: Annotated[list[Item], Meta(min_length=1, max_length=20)],
+    shipping: Literal["normal", "express"],
+) -> str:
+    """Count what is ordered."""
+    return str(sum(item.quantity for item in items))
+
+
+# The schema of `route`, the same in all contenders.
+ROUTE = {
+    "type": "object",
+    "properties": {
+        "from": {"type": "string", "minLength": 1, "maxLength": 100},
+        "to": {"type": "string", "minLength": 1, "maxLength": 100},
+        "mode": {"enum": ["walk", "ride"]},
+        "stops": {"type": "array", "items": {"type": "string"}, "maxItems": 10},
+    },
+    "required": ["from", "to", "mode"],
+    "additionalProperties": False,
+}
+
+
+@server.tool(input_schema=ROUTE)
+async def route(**places: Any) -> str:
+    """Describe a route."""
+    return f"{places['mode']} from {places['from']} to {places['to']}"
 
 
 @server.tool

@@ -5,11 +5,12 @@ The last word says what replies are in `http` and `stateless`: JSON, or as they 
 
 import os
 import sys
+from typing import Annotated, Literal
 
 import anyio
 import anyio.lowlevel
 from mcp.server.mcpserver import Context, MCPServer
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 server = MCPServer("python_sdk", version="1", log_level="WARNING")
 
@@ -79,6 +80,38 @@ async def user(a: int, b: int) -> User:
 async def users(a: int, b: int) -> list[User]:
     """Return a list of objects."""
     return [make_user(id) for id in range(a, a + 100)]
+
+
+class Address(BaseModel):
+    """Where an order goes."""
+
+    street: str = Field(min_length=1, max_length=100)
+    postcode: str = Field(pattern="^[0-9]{5}$")
+
+
+class Customer(BaseModel):
+    """Who orders."""
+
+    name: str = Field(min_length=1, max_length=100)
+    address: Address
+
+
+class Item(BaseModel):
+    """A line of an order."""
+
+    sku: str = Field(pattern="^[A-Z]{2}[0-9]{4}$")
+    quantity: int = Field(ge=1, le=100)
+    price: float = Field(ge=0)
+
+
+@server.tool(structured_output=False)
+async def order(
+    customer: Customer,
+    items: Annotated[list[Item], Field(min_length=1, max_length=20)],
+    shipping: Literal["normal", "express"],
+) -> str:
+    """Count what is ordered."""
+    return str(sum(item.quantity for item in items))
 
 
 @server.tool(structured_output=False)

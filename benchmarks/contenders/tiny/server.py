@@ -3,11 +3,12 @@
 import asyncio
 import os
 import sys
+from typing import Literal
 
 from aiohttp import web
 from aiohttp_tiny_mcp import Endpoint, Exchange, Registry
 from aiohttp_tiny_mcp.server.stdio import run_stdio
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
 registry = Registry("tiny", "1")
 
@@ -108,6 +109,59 @@ async def user(args: Numbers) -> User:
 async def users(args: Numbers) -> Users:
     """Return a list of objects."""
     return Users(result=[make_user(id) for id in range(args.a, args.a + 100)])
+
+
+class Address(BaseModel):
+    """Where an order goes."""
+
+    street: str = Field(min_length=1, max_length=100)
+    postcode: str = Field(pattern="^[0-9]{5}$")
+
+
+class Customer(BaseModel):
+    """Who orders."""
+
+    name: str = Field(min_length=1, max_length=100)
+    address: Address
+
+
+class Item(BaseModel):
+    """A line of an order."""
+
+    sku: str = Field(pattern="^[A-Z]{2}[0-9]{4}$")
+    quantity: int = Field(ge=1, le=100)
+    price: float = Field(ge=0)
+
+
+class Order(BaseModel):
+    """What is ordered."""
+
+    customer: Customer
+    items: list[Item] = Field(min_length=1, max_length=20)
+    shipping: Literal["normal", "express"]
+
+
+@registry.tool
+async def order(args: Order) -> str:
+    """Count what is ordered."""
+    return str(sum(item.quantity for item in args.items))
+
+
+class Route(BaseModel):
+    """The schema of `route`: a tool takes models only."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    start: str = Field(alias="from", min_length=1, max_length=100)
+    to: str = Field(min_length=1, max_length=100)
+    mode: Literal["walk", "ride"]
+    stops: list[str] = Field(default=[], max_length=10)
+
+
+@registry.tool
+async def route(args: Route) -> str:
+    """Describe a route."""
+    return f"{args.mode} from {args.start} to {args.to}"
 
 
 def main(mode: str, port: str = "0") -> None:

@@ -8,7 +8,7 @@ import {
   NodeStreamableHTTPServerTransport,
   toNodeHandler,
 } from "@modelcontextprotocol/node";
-import { createMcpHandler, McpServer } from "@modelcontextprotocol/server";
+import { createMcpHandler, fromJsonSchema, McpServer } from "@modelcontextprotocol/server";
 import { serveStdio } from "@modelcontextprotocol/server/stdio";
 import { z } from "zod";
 
@@ -28,6 +28,34 @@ const user = z.object({
   tags: z.array(z.string()),
 });
 const users = z.object({ result: z.array(user) });
+const order = z.object({
+  customer: z.object({
+    name: z.string().min(1).max(100),
+    address: z.object({ street: z.string().min(1).max(100), postcode: z.string().regex(/^[0-9]{5}$/) }),
+  }),
+  items: z
+    .array(
+      z.object({
+        sku: z.string().regex(/^[A-Z]{2}[0-9]{4}$/),
+        quantity: z.int().min(1).max(100),
+        price: z.number().min(0),
+      }),
+    )
+    .min(1)
+    .max(20),
+  shipping: z.enum(["normal", "express"]),
+});
+const route = fromJsonSchema({
+  type: "object",
+  properties: {
+    from: { type: "string", minLength: 1, maxLength: 100 },
+    to: { type: "string", minLength: 1, maxLength: 100 },
+    mode: { enum: ["walk", "ride"] },
+    stops: { type: "array", items: { type: "string" }, maxItems: 10 },
+  },
+  required: ["from", "to", "mode"],
+  additionalProperties: false,
+});
 const makeUser = id => ({ id, name: `user ${id}`, email: "user@example.com", active: true, tags: ["a"] });
 const structured = value => ({ content: [{ type: "text", text: JSON.stringify(value) }], structuredContent: value });
 const text = value => ({ content: [{ type: "text", text: String(value) }] });
@@ -83,6 +111,16 @@ function makeServer() {
     "users",
     { description: "Return a list of objects.", inputSchema: numbers, outputSchema: users },
     async ({ a }) => structured({ result: Array.from({ length: 100 }, (_, number) => makeUser(a + number)) }),
+  );
+  server.registerTool(
+    "order",
+    { description: "Count what is ordered.", inputSchema: order },
+    async ({ items }) => text(items.reduce((sum, item) => sum + item.quantity, 0)),
+  );
+  server.registerTool(
+    "route",
+    { description: "Describe a route.", inputSchema: route },
+    async ({ from, to, mode }) => text(`${mode} from ${from} to ${to}`),
   );
   server.registerTool(
     "grow",

@@ -3,6 +3,7 @@
 
 import { Fault, complaint, field, group, make, raw, wholeForm } from "./forms.js";
 import { asWire, content, json, plain, result, value } from "./results.js";
+import { TaskList } from "./tasks.js";
 
 // The token comes in the address that was printed. It must stay neither in the address bar nor in the history. The tab
 // remembers it, so that the page can be loaded again.
@@ -77,7 +78,13 @@ function hear(told) {
   else if (told.missed) gap(told.missed);
   else if (told.revisions) revisions(told.revisions);
   else if (told.opened) opened(told);
-  else if (told.refused) lost(told.refused);
+  else if (told.refused) refused(told.refused);
+}
+
+// The revision that the tab remembers may be the reason.
+function refused(why) {
+  sessionStorage.removeItem("revision");
+  lost(why);
 }
 
 async function post(act, wanted) {
@@ -124,7 +131,10 @@ function opened(told) {
   server = told.server ?? {};
   $("revision").value = told.opened.revision;
   connected("open", "connected");
-  introduce().then(offers);
+  introduce().then(() => {
+    tasks.connected();
+    return offers();
+  });
 }
 
 async function introduce() {
@@ -334,9 +344,11 @@ async function run(title, method, params, given) {
   const article = make("article", { "aria-busy": "true", "data-key": key }, make("h3", { tabindex: -1 }, title, state), asked, running);
   $("results").querySelector(":scope > .hint")?.remove();
   $("results").prepend(article);
+  let task = null; // its id, once the call has become a task
   cancel.addEventListener("click", () => {
     cancel.disabled = true;
-    tell("cancel", { key });
+    if (task === null) tell("cancel", { key });
+    else tasks.cancel(task);
   });
   const progress = ({ progress: far, total, message }) => {
     if (total > 0) bar.max = total;
@@ -345,7 +357,15 @@ async function run(title, method, params, given) {
   };
   say(`${title}: running`);
   const began = performance.now();
-  const told = await request(method, params, { key, progress });
+  let told = await request(method, params, { key, progress });
+  if (told.result?.resultType === "task") {
+    task = told.result.taskId;
+    if (cancel.disabled) tasks.cancel(task); // too late for the request
+    told = await tasks.follow(told.result, title, ({ status, statusMessage }) => {
+      state.textContent = `task: ${status.replace("_", " ")}`;
+      step.textContent = statusMessage ?? "";
+    });
+  }
   const took = performance.now() - began;
   const hadFocus = running.contains(document.activeElement);
   running.remove();
@@ -379,8 +399,10 @@ const questions = [];
 const asked = new Map(); // what was asked over the wire: its id -> its params, as text
 let current = null;
 
+// `told` may have `respond`, which takes the answer in place of the server.
 function ask(told) {
-  if (told) questions.push(told);
+  const isKnown = told && [current, ...questions].some((question) => question?.asked === told.asked);
+  if (told && !isKnown) questions.push(told);
   if (page === null) questions.length = 0;
   if (current && page === null) close();
   if (current || !questions.length) return;
@@ -417,7 +439,8 @@ function close() {
 }
 
 function answer(given) {
-  tell("answer", { key: current.asked, result: given });
+  if (current.respond) current.respond(given);
+  else tell("answer", { key: current.asked, result: given });
   close();
 }
 
@@ -479,6 +502,21 @@ function other(params) {
   put(`The server asks: ${current.method}`, [value(params, "Asked for"), current.fields.element], (given) => given);
 }
 
+// Tasks
+
+const TASKS = "io.modelcontextprotocol/tasks";
+const tasks = new TaskList(
+  {
+    request,
+    ask,
+    settle,
+    hasTasks: () => page !== null && Boolean(server.capabilities?.extensions?.[TASKS]),
+    name: (row) => name(row),
+    show: (title, id) => run(title, "tasks/get", { taskId: id }),
+  },
+  $("tasks"),
+);
+
 // Messages
 
 let paused = null; // what has come since
@@ -507,7 +545,8 @@ function words(row, message) {
   waiting.delete(asked);
   if (error) return `error ${error.code}${of}${number}: ${error.message}`;
   if (given?.isError) return `tool error${of}${number}`;
-  return `${given?.resultType === "input_required" ? "question" : "result"}${of}${number}`;
+  const kinds = { input_required: "question", task: "task" };
+  return `${kinds[given?.resultType] ?? "result"}${of}${number}`;
 }
 
 function pass(row) {
@@ -515,6 +554,7 @@ function pass(row) {
   latest = row.number;
   const message = row.head ?? json(row.text); // of a long one the text is only the beginning
   if (row.talk === own && row.from === "server") follow(message);
+  tasks.hear(row, message);
   if (paused) paused.push([row, message]);
   else add(row, message);
   if (paused?.length > MOST_ROWS) paused.shift();
@@ -633,6 +673,7 @@ $("revision").addEventListener("change", () => {
   for (const call of [...calls.values()]) call.done({ cancelled: true });
   chosen = null;
   $("chosen").replaceChildren(); // a form of the conversation that has ended sends nothing
+  sessionStorage.setItem("revision", $("revision").value);
   live($("revision").value);
 });
 // A browser keeps six connections to one place, and each page holds one: of a sixth page nothing would get through.
@@ -647,5 +688,5 @@ async function isRoom() {
 }
 
 theme(localStorage.getItem("theme") ?? "");
-if (await isRoom()) live();
+if (await isRoom()) live(sessionStorage.getItem("revision"));
 else lost("this browser has five pages of this console open already; close one");

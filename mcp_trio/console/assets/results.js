@@ -119,6 +119,7 @@ export function json(text) {
 // Results, by method
 
 export function result(method, given, read) {
+  if (method === "tasks/get") return taskOutcome(given, read);
   if (method === "resources/read") return (given.contents ?? []).map(resource);
   if (method === "prompts/get") return [given.description && make("p", { class: "text dim" }, given.description), ...(given.messages ?? []).map((one) => said(one, read))];
   if ("toolResult" in given) return [typeof given.toolResult === "string" ? plain(given.toolResult) : value(given.toolResult, "Result")];
@@ -128,6 +129,11 @@ export function result(method, given, read) {
   const repeats = (item) => item.type === "text" && [same, pretty(given.structuredContent?.result)].includes(pretty(json(item.text) ?? item.text));
   const [repeated, others] = [items.filter(repeats), items.filter((item) => !repeats(item))];
   return [value(given.structuredContent), ...others.map((item) => content(item, read)), ...repeated.map((item) => folded("As text", plain(item.text)))];
+}
+
+function taskOutcome(given, read) {
+  if (given.error) return [make("p", { class: "problem text" }, `${given.error.message} (${given.error.code})`)];
+  return result("tools/call", given.result ?? {}, read);
 }
 
 function said(message, read) {

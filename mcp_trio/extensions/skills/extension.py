@@ -5,13 +5,20 @@ from collections.abc import Sequence
 from msgspec import UNSET, UnsetType
 
 from ...protocol.errors import InvalidParams
+from ...protocol.extensions import SKILLS
 from ...protocol.jsonrpc import encode
 from ...protocol.params import ListParams, Params
 from ...protocol.types import Json, Resource
 from ..base import Extension, ExtensionContext, method
-from .resources import SkillResource, find_file, list_folder, skill_resources
+from .resources import (
+    SkillResource,
+    find_file,
+    list_folder,
+    numbered_skills,
+    skill_resources,
+)
 
-IDENTIFIER = "io.modelcontextprotocol/skills"
+IDENTIFIER = SKILLS
 
 
 class SkillParams(Params, kw_only=True):
@@ -48,7 +55,7 @@ class Skills(Extension):
         items: Sequence[SkillResource] = skill_resources(self.server)
         next_cursor = None
         if revision.pages:
-            numbered = [(item.number, item) for item in items]
+            numbered = numbered_skills(self.server)
             cursor = params.cursor or None
             items, next_cursor = self.server.paginate(numbered, cursor)
         entries = [item.skill.entry() for item in items]

@@ -14,6 +14,7 @@ from ...protocol.types import BlobContents, Resource, TextContents
 from ...server.app import Server
 from ...server.features.resources import ServerResource
 from ...server.features.uri_template import UriTemplate
+from ...server.include import without_stand_ins
 from .folder import SCHEME, Skill, SkillFile, read_skills, skill_uri
 
 FILES = SCHEME + "{+path}"
@@ -42,7 +43,10 @@ class SkillResource(ServerResource):
 
 
 class SkillFiles(ServerResource):
-    """All files of a server's skills."""
+    """All files of a server's skills, also of those of included servers."""
+
+    # A server that includes this one has a template of its own.
+    is_includable = False
 
     def __init__(self, server: Server[Any]) -> None:
         async def read_file(path: str) -> TextContents | BlobContents:
@@ -78,9 +82,18 @@ class _SkillUris(UriTemplate):
 
 
 def skill_resources(server: Server[Any]) -> list[SkillResource]:
-    """Return the skills of a server."""
-    items = list(server.resources.values())
-    return [item for item in items if isinstance(item, SkillResource)]
+    """Return the skills of a server, and of the servers that it includes."""
+    return [skill for _, skill in numbered_skills(server)]
+
+
+def numbered_skills(server: Server[Any]) -> list[tuple[int, SkillResource]]:
+    """Return the skills of a server, each with its number in this server."""
+    skills = []
+    for item in list(server.resources.values()):
+        skill = without_stand_ins(item)
+        if isinstance(skill, SkillResource):
+            skills.append((item.number, skill))
+    return skills
 
 
 def find_file(server: Server[Any], uri: str) -> SkillFile | None:
@@ -114,7 +127,7 @@ def list_folder(server: Server[Any], uri: str) -> list[Resource] | None:
 def _listed_file(server: Server[Any], file: SkillFile) -> Resource:
     """Return a file as lists show it."""
     item = server.resources.get(file.uri)
-    if isinstance(item, SkillResource) and isinstance(item.listed, Resource):
+    if item is not None and isinstance(item.listed, Resource):
         return item.listed
     return Resource(file.uri, file.name, mime_type=file.mime_type, size=file.size)
 
@@ -124,9 +137,13 @@ def add_folder(server: Server[Any], folder: Path) -> None:
     root = folder.resolve()
     for skill in read_skills(folder):
         server.resources.add(SkillResource(skill, root))
+    server.watched[root] = partial(read_folder_again, server, root)
+
+
+def add_skill_files(server: Server[Any]) -> None:
+    """Add the template that all files of skills are read by, unless it exists."""
     if FILES not in server.templates:
         server.templates.add(SkillFiles(server))
-    server.watched[root] = partial(read_folder_again, server, root)
 
 
 def read_folder_again(server: Server[Any], root: Path) -> None:
@@ -150,8 +167,7 @@ def _replace(server: Server[Any], before: SkillResource, item: SkillResource) ->
     """Serve a skill as it is now, and tell the subscribers of its files."""
     if before.listed == item.listed:
         # The list stays as it is, and so do the cursors in it.
-        item.number = before.number
-        server.resources[item.name] = item
+        server.resources.replace(item)
     else:
         server.resources.remove(item.name)
         server.resources.add(item)

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from functools import partial
@@ -33,7 +34,7 @@ from ...stores.base import (
 from ...stores.patience import until_available
 from .ledger import TaskLedger
 from .manual import ManualCall
-from .record import StoredPrincipal, TaskRecord
+from .record import ShownTask, StoredPrincipal, TaskRecord
 from .records import TaskRecords, new_id
 from .running import RunningTask
 from .slots import Slot, Slots
@@ -48,6 +49,8 @@ RETRY = 0.5
 # The part of the grace period that is left for clients to read their tasks' outcomes.
 LAST_LOOK = 0.4
 
+# The outcome of a task that was not over when it was deleted.
+EXPIRED = "expired"
 STOPPED = "The server was stopped before the task was done"
 LOST = "The process that ran the task was lost"
 NO_ROOM = "The result is too large to be kept beside those of the client's other tasks"
@@ -130,6 +133,25 @@ class Executor:
         self._store = store
         self.records = TaskRecords(store, self._server.info.name)
 
+    # For the metrics
+
+    def count_by_state(self) -> dict[str, int]:
+        """Return how many tasks are in each state, of those that are not over.
+
+        Those of a shared queue are not counted: any process may run them.
+        """
+        asking = sum(task.is_asking for task in self._running.values())
+        working = len(self._running) - asking
+        states = {"working": working, "input_required": asking}
+        if not self._store.is_shared:
+            states["queued"] = len(self._unfinished - self._running.keys())
+        return states
+
+    @property
+    def ended(self) -> Counter[str]:
+        """How many tasks have ended in this process, by outcome."""
+        return self.records.ended
+
     # The life of the executor
 
     @asynccontextmanager
@@ -187,10 +209,10 @@ class Executor:
                 task.is_given_back = True
                 task.scope.cancel()
 
-    def note_seen(self, record: TaskRecord) -> None:
+    def note_seen(self, task: ShownTask) -> None:
         """Take note that a client has seen a task."""
-        if record.is_over and record.id in self._unseen:
-            self._unseen.discard(record.id)
+        if task.is_over and task.id in self._unseen:
+            self._unseen.discard(task.id)
             self._settled.unpark_all()
 
     async def _watch(self, changes: Subscription) -> None:
@@ -311,9 +333,9 @@ class Executor:
         self._unfinished.add(record.id)
         return record
 
-    def expect_poll(self, record: TaskRecord, seconds: float) -> None:
+    def expect_poll(self, id: str, seconds: float) -> None:
         """Let a task be polled after so many seconds without counting for the rate."""
-        self._server.limiter.expect_poll(record.id, seconds)
+        self._server.limiter.expect_poll(id, seconds)
 
     async def call_manually(
         self, request: Request, tool: ServerTool, proceed: Proceed
@@ -349,7 +371,10 @@ class Executor:
 
     async def _run_manually(self, call: ManualCall, proceed: Proceed) -> None:
         async def handler(server: Server[Any], request: Request) -> bytes:
-            return await call.run(proceed)
+            result = await call.run(proceed)
+            # The same request may have been answered with the task.
+            request.outcome = "ok"
+            return result
 
         try:
             reply = await self._execute(call.request, call.scope, handler)
@@ -378,6 +403,8 @@ class Executor:
             # It runs here, but this process was too busy to renew its lease.
             self._running[id].job = job
         elif record is None or record.is_over:
+            if record is None:
+                self.ended[EXPIRED] += 1
             await self._drop(job)
         elif job.attempt > 1 and not record.retry:
             await self._fail(id, LOST)
@@ -462,6 +489,8 @@ class Executor:
                 await self._write_reply(task, reply)
             elif task.reason is not None:
                 await self._fail(task.id, task.reason)
+            elif task.has_expired:
+                self.ended[EXPIRED] += 1
         except LeaseLost:
             log.warning(
                 "task %s: its lease was lost, so its result is not kept", task.id

@@ -5,10 +5,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import trio
-from msgspec import Raw
+from msgspec import Raw, json
 
 from ...auth.principal import Principal
 from ...protocol.errors import InvalidParams, MissingClientCapability, ProtocolError
+from ...protocol.extensions import TASKS
+from ...protocol.jsonrpc import encode
 from ...protocol.params import Params
 from ...protocol.revisions import Revision
 from ...protocol.types import Json, Tool
@@ -16,6 +18,7 @@ from ...server.app import Server
 from ...server.background import NeverATask
 from ...server.extension_points import ExtensionHooks, Listening, Proceed
 from ...server.features.tools import ServerTool
+from ...server.gauges import Gauge, labels
 from ...server.limits import must_be_limits, must_be_seconds
 from ...server.request import Request
 from ...stores.base import Store
@@ -23,9 +26,9 @@ from ...stores.memory import MemoryStore
 from ..base import Extension, ExtensionContext, method
 from .executor import Durations, Executor
 from .ledger import TaskLedger
-from .record import TaskRecord
+from .record import ShownTask, TaskRecord
 
-IDENTIFIER = "io.modelcontextprotocol/tasks"
+IDENTIFIER = TASKS
 NOTIFICATION = "notifications/tasks"
 # Tasks that one subscription may listen to.
 MOST_LISTENED = 1000
@@ -84,6 +87,8 @@ class Tasks(Extension):
         self._ledger = TaskLedger(most_tasks, most_bytes)
         # Only if it is not the server's.
         self._own_store = store
+        # By revision, what follows the fields of a task in a result.
+        self._endings: dict[str, bytes] = {}
         # The subscriptions to each task.
         self._listeners: dict[str, set[Listening]] = {}
 
@@ -119,16 +124,29 @@ class Tasks(Extension):
         """Let tasks end before the server stops; those that do not, fail."""
         await self._executor.settle(seconds)
 
+    def gauges(self) -> list[Gauge]:
+        """Return how many tasks there are in this process, and how they ended."""
+        states = self._executor.count_by_state()
+        now = {labels(state=state): count for state, count in states.items()}
+        ended = {
+            labels(outcome=outcome): count
+            for outcome, count in sorted(self._executor.ended.items())
+        }
+        return [
+            Gauge("mcp_tasks", "Tasks that are not over.", now),
+            Gauge("mcp_tasks_total", "Tasks that are over.", ended, "counter"),
+        ]
+
     # Methods
 
     @method("tasks/get", named_by="taskId")
     async def get(self, params: TaskParams, ctx: ExtensionContext) -> bytes:
         """Return a task as it is now."""
-        record = await self._find(params.task_id, ctx.principal)
-        self._executor.note_seen(record)
-        self._executor.expect_poll(record, record.poll_interval)
-        # Encoded here, because the result in it was held to the limits already.
-        return self.encode_result(ctx.protocol_revision, record.detailed())
+        task = await self._find(params.task_id, ctx.principal)
+        self._executor.note_seen(task)
+        self._executor.expect_poll(task.id, task.poll_interval)
+        # The result in it was held to the limits already.
+        return bytes(task.shown)[:-1] + self._ending(ctx.protocol_revision)
 
     @method("tasks/update", named_by="taskId")
     async def update(self, params: UpdateParams, ctx: ExtensionContext) -> None:
@@ -160,15 +178,23 @@ class Tasks(Extension):
 
         await self._executor.records.change(params.task_id, change)
 
-    async def _find(self, id: str, principal: Principal | None) -> TaskRecord:
+    async def _find(self, id: str, principal: Principal | None) -> ShownTask:
         """Return a task of this principal. Raises InvalidParams."""
-        record = await self._executor.records.read(id)
-        if record is None or not _belongs_to(record, principal):
+        task = await self._executor.records.show(id)
+        if task is None or not _belongs_to(task, principal):
             raise InvalidParams(
                 "Invalid params: $.params.taskId: there is no such task, or it has "
                 "expired"
             )
-        return record
+        return task
+
+    def _ending(self, revision: Revision) -> bytes:
+        """Return the end of an encoded result: the fields that all results have."""
+        ending = self._endings.get(revision.name)
+        if ending is None:
+            ending = b"," + encode(revision.result({}))[1:]
+            self._endings[revision.name] = ending
+        return ending
 
     # Tools
 
@@ -205,7 +231,8 @@ class Tasks(Extension):
             created = await self._executor.create(request, tool)
         if isinstance(created, bytes):
             return created
-        self._executor.expect_poll(created, 0.0)
+        request.outcome = "task"
+        self._executor.expect_poll(created.id, 0.0)
         result = {"resultType": "task", **created.summary()}
         return self.encode_result(request.call.revision, result)
 
@@ -217,8 +244,8 @@ class Tasks(Extension):
         principal = listening.request.principal
         accepted = []
         for id in ids:
-            record = await self._executor.records.read(id)
-            if record is not None and _belongs_to(record, principal):
+            task = await self._executor.records.show(id)
+            if task is not None and _belongs_to(task, principal):
                 accepted.append(id)
         listening.wanted = {"taskIds": accepted}
         return listening.wanted
@@ -230,9 +257,9 @@ class Tasks(Extension):
             self._listeners.setdefault(id, set()).add(listening)
         try:
             for id in ids:
-                record = await self._executor.records.read(id)
-                if record is not None:
-                    self._tell(listening, record)
+                task = await self._executor.records.show(id)
+                if task is not None:
+                    self._tell(listening, task)
             await trio.sleep_forever()
         finally:
             for id in ids:
@@ -240,20 +267,20 @@ class Tasks(Extension):
                 if not self._listeners[id]:
                     del self._listeners[id]
 
-    def _tell_listeners(self, record: TaskRecord) -> None:
-        for listening in self._listeners.get(record.id, ()):
-            self._tell(listening, record)
+    def _tell_listeners(self, task: ShownTask) -> None:
+        for listening in self._listeners.get(task.id, ()):
+            self._tell(listening, task)
 
-    def _tell(self, listening: Listening, record: TaskRecord) -> None:
-        listening.tell(NOTIFICATION, record.detailed())
-        self._executor.note_seen(record)
+    def _tell(self, listening: Listening, task: ShownTask) -> None:
+        listening.tell(NOTIFICATION, json.decode(task.shown, type=dict[str, Raw]))
+        self._executor.note_seen(task)
 
 
-def _belongs_to(record: TaskRecord, principal: Principal | None) -> bool:
+def _belongs_to(task: ShownTask, principal: Principal | None) -> bool:
     """Return whether a task was created by this principal."""
-    if record.principal is None or principal is None:
-        return record.principal is None and principal is None
-    return record.principal.name == principal.name
+    if task.principal is None or principal is None:
+        return task.principal is None and principal is None
+    return task.principal.name == principal.name
 
 
 def _cannot_call(request: Request, tool: ServerTool) -> ProtocolError:

@@ -2,15 +2,16 @@
 
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable
 
 from msgspec import json
 
 from ...stores.base import Lease, Store
-from .record import TaskRecord
+from .record import ShownTask, TaskRecord
 
-_encode = json.Encoder().encode
 _decode = json.Decoder(TaskRecord).decode
+_decode_shown = json.Decoder(ShownTask).decode
 
 
 def new_id() -> str:
@@ -21,11 +22,13 @@ def new_id() -> str:
 class TaskRecords:
     """Reads and changes the tasks of one server in a store.
 
-    The ids of tasks that have changed are published on `channel`.
+    The ids of tasks that have changed are published on `channel`. `ended` counts the
+    tasks that ended by a change that was made here, by status.
     """
 
     def __init__(self, store: Store, server: str) -> None:
         self.channel = f"tasks:{server}"
+        self.ended: Counter[str] = Counter()
         self._store = store
         self._prefix = f"task:{server}:"
 
@@ -36,12 +39,17 @@ class TaskRecords:
         """Store a new task for as long as it lives."""
         record.updated = record.created
         key = self._key(record.id)
-        await self._store.write(key, _encode(record), ttl=record.ttl, expected=0)
+        await self._store.write(key, record.encoded(), ttl=record.ttl, expected=0)
 
     async def read(self, id: str) -> TaskRecord | None:
         """Return a task, or None if it does not exist or has expired."""
         found = await self._store.read(self._key(id))
         return None if found is None else _decode(found.value)
+
+    async def show(self, id: str) -> ShownTask | None:
+        """Return what a poll needs of a task, or None if there is no such task."""
+        found = await self._store.read(self._key(id))
+        return None if found is None else _decode_shown(found.value)
 
     async def delete(self, id: str) -> None:
         """Delete a task."""
@@ -67,8 +75,10 @@ class TaskRecords:
                 return record
             record.updated = time.time()
             version = await self._store.write(
-                self._key(id), _encode(record), expected=found.version, lease=lease
+                self._key(id), record.encoded(), expected=found.version, lease=lease
             )
             if version is not None:
+                if record.is_over:
+                    self.ended[record.status] += 1
                 await self._store.publish(self.channel, id.encode())
                 return record

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import trio
 from msgspec import Raw, json
 
+from ...protocol.sanitize import without_surrogates
 from ...server.client_requests import Question, check_capability
 from ...server.exceptions import AskFailed
 from ...server.request import Request
@@ -52,7 +53,19 @@ class RunningTask:
         self._request = request
         self._records = records
         self._changed = trio.Event()
+        # How many calls of `all` wait for answers.
+        self._waiting = 0
         scope.deadline = trio.current_time() + record.seconds_left()
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether the task waits for an answer of its client."""
+        return self._waiting > 0
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether the time is over for which the task is kept."""
+        return trio.current_time() >= self.scope.deadline
 
     # Changes
 
@@ -75,6 +88,7 @@ class RunningTask:
 
     async def report(self, message: str) -> None:
         """Say in the status what the task is doing."""
+        message = without_surrogates(message)
 
         def change(record: TaskRecord) -> bool:
             record.message = message
@@ -95,7 +109,11 @@ class RunningTask:
             check_capability(question, self._request)
         keys = await self._issue(questions)
         self.slot.release()
-        answers = await self._wait_for_answers(keys)
+        self._waiting += 1
+        try:
+            answers = await self._wait_for_answers(keys)
+        finally:
+            self._waiting -= 1
         await self.slot.take()
         return [
             _read(question, answers[key])

@@ -278,7 +278,7 @@ class Revision:
         return b"%b%b%b" % (self._before_text, encode_text(text), self._after_text)
 
     def encode_structured(self, result: types.StructuredContent) -> bytes:
-        """Encode the result of a tool that is structured content alone.
+        """Encode the result of a tool that has only structured content.
 
         Its JSON is also the text, for clients without structured content.
         """

@@ -13,7 +13,7 @@ from ...protocol.types import Json, Model
 from ..accounts import account_of
 from ..context import Context
 from ..exceptions import TimedOut
-from ..request import Request
+from ..request import Environment, Request
 from ..schema import docstrings
 from ..schema.signature import AnyFunction, Parameters, innermost, peeled
 from ..schema.strings import StringParameters
@@ -29,8 +29,13 @@ class Feature:
 
     listed: Model  # as the protocol's lists show it
     number: int  # counts the features of its kind; pages are cut by it
+    environment: Environment  # that of the server that it was registered with
     scopes = NO_SCOPES  # required to use it, and to see it
     timeout: float | None = None
+    # The feature that this one stands for, if it is of an included server.
+    original: "Feature | None" = None
+    # Whether a server that includes this one has the feature too.
+    is_includable = True
 
     def __init__(
         self,
@@ -83,7 +88,7 @@ class Feature:
         """
         injected_name = self.parameters.injected_name
         if injected_name is not None:
-            arguments[injected_name] = Context(request)
+            arguments[injected_name] = Context(request, self.environment)
         running: Awaitable[Any]
         if self._is_async:
             running = self.parameters.call(**arguments)

@@ -17,7 +17,7 @@ from ..schema.signature import AnyFunction, Returned
 from ..truncate import too_large
 from .feature import Feature, listed_description, listed_name
 
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_NAME = r"[A-Za-z0-9_.-]{1,128}"
 
 
 class ServerTool(Feature):
@@ -54,11 +54,7 @@ class ServerTool(Feature):
             max_result=max_result,
         )
         name = listed_name("tool", name, function)
-        if not _NAME.fullmatch(name):
-            raise ValueError(
-                "server.tool(name): expected 1 to 128 of the characters "
-                f"A-Z a-z 0-9 _ - ., got {name!r}"
-            )
+        check_tool_name(name)
         super().__init__(function, "tool", name, input_schema=input_schema)
         self._returned = Returned(
             function, output_schema=output_schema, content=(*CONTENT_TYPES, ToolResult)
@@ -86,7 +82,7 @@ class ServerTool(Feature):
     ) -> str | StructuredContent | ToolResult:
         """Call the tool with encoded arguments. Raises InvalidArguments.
 
-        Return text and structured content by themselves if there is nothing else.
+        Return text and structured content without a list if there are no other blocks.
         """
         value = await self.call(request, self.decode(raw))
         if type(value) is str and self._returned.schema is None:
@@ -149,6 +145,15 @@ class ServerTool(Feature):
         return not self._returned.is_object
 
 
+def check_tool_name(name: str) -> None:
+    """Raise ValueError unless a tool may have this name."""
+    if not re.fullmatch(_NAME, name):
+        raise ValueError(
+            "server.tool(name): expected 1 to 128 of the characters "
+            f"A-Z a-z 0-9 _ - ., got {name!r}"
+        )
+
+
 def task_options(
     *,
     task: str | None,
@@ -188,7 +193,7 @@ def task_options(
 def app_meta(
     meta: Json | None, ui: str | None, visibility: Iterable[str] | None
 ) -> Json:
-    """Return a tool's `_meta` with what the page of its app needs."""
+    """Return a tool's `_meta` with the settings of its app's page."""
     if meta is not None and "ui" in meta:
         raise ValueError(
             "server.tool(meta): the key 'ui' is written by ui= and visibility=; leave "

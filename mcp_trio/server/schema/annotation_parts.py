@@ -5,7 +5,6 @@ in the types that msgspec describes, a plain string is a description, and anythi
 is a `msgspec.Meta`. pydantic's metadata is for types that pydantic describes.
 """
 
-import dataclasses
 import sys
 from collections.abc import Callable
 from types import UnionType
@@ -180,10 +179,16 @@ def _collect_type(one: Any, found: Contents) -> None:
             _collect(hint, found)
 
 
+def _is_dataclass(cls: type) -> bool:
+    # Without the module there are none, and few servers need it.
+    dataclasses = sys.modules.get("dataclasses")
+    return dataclasses is not None and dataclasses.is_dataclass(cls)
+
+
 def _has_fields(cls: type) -> bool:
     return (
         issubclass(cls, msgspec.Struct)
-        or dataclasses.is_dataclass(cls)
+        or _is_dataclass(cls)
         or hasattr(cls, "__required_keys__")  # a TypedDict, also typing_extensions'
         or hasattr(cls, "__attrs_attrs__")
         or (issubclass(cls, tuple) and hasattr(cls, "_fields"))

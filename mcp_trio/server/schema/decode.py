@@ -25,9 +25,7 @@ _encode_numbers = msgspec.json.Encoder(decimal_format="number").encode
 
 # What msgspec and pydantic say of a number such as 1.0 where they expect an integer. In
 # a union msgspec names the other types too.
-_NOT_AN_INTEGER = re.compile(
-    r"Expected `.*\bint\b.*`, got `float`|should be a valid integer"
-)
+_NOT_AN_INTEGER = r"Expected `.*\bint\b.*`, got `float`|should be a valid integer"
 # The largest JSON that is decoded again, and the most values in it. To rewrite its
 # numbers takes many times as long as to decode it.
 MOST_BYTES = 2**20
@@ -42,7 +40,7 @@ def with_whole_numbers(encoded: bytes, error: Exception) -> bytes:
     large that nobody should wait for it to be decoded twice.
     """
     is_small = len(encoded) <= MOST_BYTES and _count_values(encoded) <= MOST_VALUES
-    if not is_small or not _NOT_AN_INTEGER.search(str(error)):
+    if not is_small or not re.search(_NOT_AN_INTEGER, str(error)):
         raise error
     return _encode_numbers(_decode_numbers(encoded))
 

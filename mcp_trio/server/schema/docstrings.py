@@ -27,17 +27,14 @@ _REST = r"(.*(?:\n(?:[ \t].*)?)*)"
 _NUMPY_TEXT = r"((?:\n(?!\S.*\n-{3,}[ \t]*$).*)*)"
 
 
-def _compile(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE | re.MULTILINE)
-
-
-_GOOGLE_SECTION = _compile(_SECTION + r":[ \t]*(?=\n[ \t]+\S)" + _TEXT)
-_GOOGLE_ENTRY = _compile(r"^\*{0,2}(\w+)[ \t]*(?:\(.*?\))?[ \t]*:" + _REST)
-_NUMPY_SECTION = _compile(_SECTION + r"[ \t]*\n-{3,}[ \t]*" + _NUMPY_TEXT)
-_NUMPY_ENTRY = _compile(
-    r"^(\*{0,2}\w+(?:,[ ]*\*{0,2}\w+)*)[ \t]*(?::.*)?$" + _TEXT,
-)
-_SPHINX_FIELD = _compile(_FIELD + r"(?:[ \t]+([^:\n]+))?:" + _REST)
+_GOOGLE_SECTION = _SECTION + r":[ \t]*(?=\n[ \t]+\S)" + _TEXT
+_GOOGLE_ENTRY = r"^\*{0,2}(\w+)[ \t]*(?:\(.*?\))?[ \t]*:" + _REST
+_NUMPY_SECTION = _SECTION + r"[ \t]*\n-{3,}[ \t]*" + _NUMPY_TEXT
+_NUMPY_ENTRY = r"^(\*{0,2}\w+(?:,[ ]*\*{0,2}\w+)*)[ \t]*(?::.*)?$" + _TEXT
+_SPHINX_FIELD = _FIELD + r"(?:[ \t]+([^:\n]+))?:" + _REST
+# What every section or field has. Most docstrings have neither, and then no pattern is
+# compiled, which takes as long as everything else about a server's first tool.
+_SIGNS = (":", "---")
 
 # The names in an entry, and their description.
 _Entry = tuple[str, str]
@@ -53,34 +50,48 @@ class Docstring(NamedTuple):
 def parse(doc: str | None) -> Docstring:
     """Take a docstring apart. Text in an unknown style is prose."""
     prose = inspect.cleandoc(doc or "")
-    prose, numpy_entries = _take_sections(prose, _NUMPY_SECTION, _NUMPY_ENTRY)
-    prose, google_entries = _take_sections(prose, _GOOGLE_SECTION, _GOOGLE_ENTRY)
-    prose, sphinx_entries = _take_fields(prose)
+    entries: list[_Entry] = []
+    if any(sign in prose for sign in _SIGNS):
+        prose, entries = _take_entries(prose)
     prose = "\n".join(line.rstrip() for line in prose.splitlines())
     prose = re.sub(r"\n{3,}", "\n\n", prose).strip()
-    entries = [*numpy_entries, *google_entries, *sphinx_entries]
     return Docstring(prose, _descriptions(entries))
 
 
+def _take_entries(prose: str) -> tuple[str, list[_Entry]]:
+    """Return the prose without sections and fields, and their entries."""
+    prose, numpy_entries = _take_sections(prose, _NUMPY_SECTION, _NUMPY_ENTRY)
+    prose, google_entries = _take_sections(prose, _GOOGLE_SECTION, _GOOGLE_ENTRY)
+    prose, sphinx_entries = _take_fields(prose)
+    return prose, [*numpy_entries, *google_entries, *sphinx_entries]
+
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern, or find it among those that `re` has compiled."""
+    return re.compile(pattern, re.IGNORECASE | re.MULTILINE)
+
+
 def _take_sections(
-    prose: str, section: re.Pattern[str], entry: re.Pattern[str]
+    prose: str, section_pattern: str, entry_pattern: str
 ) -> tuple[str, list[_Entry]]:
     """Return the prose without the sections of one style, and their entries."""
+    section = _compile(section_pattern)
     entries: list[_Entry] = []
     for parameters, text in section.findall(prose):
         if parameters:
-            entries += entry.findall(inspect.cleandoc(text))
+            entries += _compile(entry_pattern).findall(inspect.cleandoc(text))
     return section.sub("\n", prose), entries
 
 
 def _take_fields(prose: str) -> tuple[str, list[_Entry]]:
     """Return the prose without Sphinx's fields, and those that describe parameters."""
+    sphinx_field = _compile(_SPHINX_FIELD)
     entries = []
-    for field, words, text in _SPHINX_FIELD.findall(prose):
+    for field, words, text in sphinx_field.findall(prose):
         if words and field.lower().startswith(("param", "arg", "key")):
             # The words are optionally a type, and the name.
             entries.append((words.split()[-1], text))
-    return _SPHINX_FIELD.sub("\n", prose), entries
+    return sphinx_field.sub("\n", prose), entries
 
 
 def _descriptions(entries: list[_Entry]) -> dict[str, str]:

@@ -163,7 +163,9 @@ def _items_schema(name: str, items: JSONSchema, lists: bool) -> JSONSchema:
             "list[Literal['a', 'b']], or of a str Enum"
         )
     if not lists:
-        raise ValueError(f"{name}: this protocol revision has no lists in its forms")
+        raise ValueError(
+            f"{name}: forms cannot contain lists in this protocol revision"
+        )
     if "anyOf" in items:
         return {"anyOf": items["anyOf"]}
     return {"type": "string", "enum": items["enum"]}

@@ -280,7 +280,7 @@ def _described_shape(shape: shapes.Type, hint: Any) -> shapes.Type:
     if not getattr(hint, "__parameters__", ()):
         described_hint = described(hint)
         return shape if described_hint is hint else shapes.type_info(described_hint)
-    # Only msgspec knows what a type variable stands for, so its type is kept.
+    # Only msgspec can resolve a type variable, so its type is kept.
     for one in getattr(hint, "__metadata__", ()):
         if isinstance(one, str):
             shape = shapes.Metadata(shape, {"description": one})

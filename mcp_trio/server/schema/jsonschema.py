@@ -10,6 +10,8 @@ import jsonschema
 import referencing.exceptions
 import referencing.jsonschema
 
+from .quick_check import MAX_DEPTH, is_deeper
+
 # The first one is the default.
 _SUPPORTED: list[Any] = [
     jsonschema.Draft202012Validator,
@@ -24,7 +26,6 @@ _DIALECTS: dict[str, Any] = {
 }
 _DEFAULT_DIALECT = next(iter(_DIALECTS))
 _REFERENCES = {"$ref", "$dynamicRef", "$recursiveRef"}
-_MAX_DEPTH = 100
 
 
 class Validator:
@@ -42,14 +43,14 @@ class Validator:
                 f"{what} declares $schema {declared!r}; "
                 f"supported are {', '.join(_DIALECTS)}"
             )
-        if _is_deeper(contents, _MAX_DEPTH):
-            raise ValueError(f"{what} is nested more than {_MAX_DEPTH} levels deep")
+        if is_deeper(contents, MAX_DEPTH):
+            raise ValueError(f"{what} is nested more than {MAX_DEPTH} levels deep")
         try:
             _DIALECTS[dialect].check_schema(contents)
             _check_references(contents, dialect, what)
         except jsonschema.SchemaError as error:
             raise ValueError(
-                f"{what} is no JSON Schema ({dialect}): {_explain(error)}"
+                f"{what} is not a valid JSON Schema ({dialect}): {_explain(error)}"
             ) from None
         except RecursionError:
             raise ValueError(f"{what} is nested too deep") from None
@@ -65,17 +66,6 @@ class Validator:
             raise ValueError(
                 "$: nested too deep, or the schema's $ref leads back to itself"
             ) from None
-
-
-def _is_deeper(value: Any, levels: int) -> bool:
-    """Return whether a value is nested deeper than some levels."""
-    if isinstance(value, dict):
-        items = list(value.values())
-    elif isinstance(value, list):
-        items = value
-    else:
-        return False
-    return levels == 0 or any(_is_deeper(item, levels - 1) for item in items)
 
 
 def _check_references(schema: dict[str, Any], dialect: str, what: str) -> None:
@@ -107,7 +97,7 @@ def _look_up(resolver: Any, reference: Any, what: str) -> Any:
     except referencing.exceptions.Unresolvable:
         raise ValueError(
             f"{what} has a $ref to {reference!r}, which is not within the schema; "
-            "nothing is fetched: put what it refers to under $defs"
+            "nothing is fetched: put the definition under $defs"
         ) from None
 
 

@@ -18,6 +18,7 @@ from msgspec.structs import asdict
 
 from ...protocol import jsonrpc
 from ...protocol.errors import InvalidArguments, InvalidParams
+from ...protocol.memory import DECODED, LARGE, require_memory
 from .annotation_parts import is_pydantic, is_pydantic_field
 from .annotations import located, member_types
 from .decode import DECODE_ERRORS, with_whole_numbers
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 AnyFunction = Callable[..., Any]
 
 _ABSENT = inspect.Parameter.empty
+# Types without problems.
+_SIMPLE_TYPES = (str, int, float, bool)
 
 # The errors that are explained in other words, as `jsonrpc.explain` and jsonschema
 # write them. `re` compiles and caches the patterns when they are first needed.
@@ -87,6 +90,8 @@ class Parameters:
 
         struct = self._struct()
         self._decode = msgspec.json.Decoder(struct).decode
+        extra_values = GenericAlias(dict, (str, self._extra or Any))
+        self._decode_extra_values = msgspec.json.Decoder(extra_values).decode
         self._renamed = {
             field: name for field, name in self._names.items() if field != name
         }
@@ -109,6 +114,8 @@ class Parameters:
         Raises InvalidArguments if the object does not fit the schema, and InvalidParams
         if it is not an object.
         """
+        if len(raw) >= LARGE:
+            require_memory(DECODED * len(raw))
         try:
             if self._is_plain:
                 return asdict(self._decode(raw))
@@ -150,14 +157,15 @@ class Parameters:
 
     def _decode_extra(self, raw: bytes) -> dict[str, Any]:
         """Return the arguments for **kwargs."""
+        if not self._names and self.injected_name is None:
+            return dict(self._decode_extra_values(raw))
         everything = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
         if self.injected_name in everything:
             reason = f"Unknown argument: {self.injected_name}"
             raise InvalidArguments(reason, of=self._of)
         for name in self._names.values():
             everything.pop(name, None)
-        kind = GenericAlias(dict, (str, self._extra))
-        return dict(msgspec.json.decode(msgspec.json.encode(everything), type=kind))
+        return dict(self._decode_extra_values(msgspec.json.encode(everything)))
 
     def _reason(self, problem: str) -> str:
         """Return a problem as it is told to the client."""
@@ -202,8 +210,8 @@ class Parameters:
             annotation = _resolved(parameter.annotation, function, self._injected)
             if parameter.kind is parameter.VAR_POSITIONAL:
                 raise TypeError(
-                    f"is of any number: *{parameter.name} has no JSON form; "
-                    "name each, or take a list"
+                    f"collects any number of arguments: *{parameter.name} has no JSON "
+                    "form; name each, or take a list"
                 )
             if self._injected and _mentions(annotation, self._injected):
                 self._inject(parameter.name, self._injected)
@@ -212,8 +220,10 @@ class Parameters:
                 self._add_pydantic(parameter, annotation)
                 return
             annotation = described(annotation)
-            # Here the parameter is known, so a problem with its type is reported well.
-            schema_of(annotation)
+            if annotation not in _SIMPLE_TYPES:
+                # Here the parameter is known, so a problem with its type is reported
+                # well.
+                schema_of(annotation)
             if parameter.kind is parameter.VAR_KEYWORD:
                 self._extra = annotation
                 return
@@ -221,7 +231,7 @@ class Parameters:
 
     def _inject(self, name: str, injected: type) -> None:
         if self.injected_name is not None:
-            raise TypeError(f"is a second {injected.__name__}; one is given")
+            raise TypeError(f"is a second {injected.__name__}; use only one")
         self.injected_name = name
 
     def _add_field(self, parameter: inspect.Parameter, annotation: Any) -> None:
@@ -239,7 +249,7 @@ class Parameters:
 
         if parameter.kind is parameter.VAR_KEYWORD:
             raise TypeError(
-                "is of any number, and its type is pydantic's; "
+                "collects any number of arguments with a pydantic type; "
                 "take a dict[str, ...] as one argument"
             )
         has_default = parameter.default is not _ABSENT
@@ -302,7 +312,7 @@ class Parameters:
         unknown = set(schema.get("properties", ())).difference(self._names.values())
         if unknown and not self._extra:
             raise ValueError(
-                f"{what} has {unknown.pop()!r}, which is no parameter of it; "
+                f"{what} has {unknown.pop()!r}, which is not one of its parameters; "
                 "add it, or **kwargs"
             )
         self.schema = dict(schema)
@@ -491,10 +501,9 @@ def _field_default(default: Any, annotation: Any) -> Any:
 
 def _checker(schema: Mapping[str, Any], what: str) -> Callable[[bytes], None]:
     """Return a function that checks encoded values by a schema written by hand."""
-    # jsonschema is slow to import, and few servers need it.
-    from .jsonschema import Validator
+    # Few servers need it.
+    from .check import SchemaCheck
 
     if not isinstance(schema, Mapping):
         raise ValueError(f"{what}: expected a JSON Schema as a dict, got {schema!r}")
-    validator = Validator(schema, what=what)
-    return lambda encoded: validator.check(msgspec.json.decode(encoded))
+    return SchemaCheck(schema, what=what)

@@ -16,7 +16,7 @@ from ...server.runner import SPOILED, Spoiled
 from .exchange import Exchange
 from .feed import Feed
 from .messages import TOO_LARGE, TOO_SLOW, Fields, Head, Reply, refusal
-from .service import Service
+from .service import Pending, Service
 from .settings import DEFAULT_SETTINGS, HttpSettings
 
 log = logging.getLogger("mcp_trio")
@@ -126,7 +126,11 @@ class Application:
                 # The call may enter scopes of its own, inside of this one.
                 with trio.CancelScope() as scope:
                     try:
-                        answer = self.service.answer(head, body)
+                        answer_now = self.service.answer(head, body)
+                        if isinstance(answer_now, Pending):
+                            answer = await answer_now.wait()
+                        else:
+                            answer = answer_now
                     except Spoiled as spoiled:
                         answer = spoiled.value
                     if not isinstance(answer, Reply):

@@ -23,7 +23,7 @@ from .messages import OUT_OF_MEMORY, TOO_SLOW, Fields, Headers, Parsed, Reply, r
 from .parser import BODY, HEAD, IDLE, RequestParser
 from .reader import Reader
 from .rules import MCP
-from .service import Service
+from .service import Answered, AnswerNow, Pending, Service
 from .state import (
     ANSWERING,
     CLOSED,
@@ -130,6 +130,9 @@ class Connection:
             self._make_body_meter,
         )
         self._out: list[bytes] = []  # to be written
+        # What the client did not read at once. No task has it in a variable, so that it
+        # is freed as soon as the connection is closed.
+        self._unread = b""
         self._backlog = bytearray()  # read while a request ran
         self._backlog_meter: Meter | None = None
         self._backlog_is_lost = False
@@ -159,8 +162,13 @@ class Connection:
 
     def drain(self) -> None:
         """End the connection if no request is under way, because the server stops."""
-        is_waiting = self.state in (WATCHED, READING)
-        if is_waiting and self._parser.stage is IDLE:
+        if not self._is_idle():
+            return
+        drain_time = self._host.service.drain_time
+        if drain_time:
+            # The next request is answered, and is the last one.
+            self.deadline = trio.current_time() + drain_time
+        else:
             self.end_wait()
 
     def end_wait(self) -> None:
@@ -196,6 +204,7 @@ class Connection:
             self._host.connections.discard(self)
             self._parser.close()
             self._out.clear()
+            self._unread = b""
             self._clear_backlog()
             self._holding.release()
 
@@ -307,6 +316,9 @@ class Connection:
                 await waiting[0].rest(scope)
         except LOST as problem:
             log.debug("a connection was lost: %r", problem)
+        except MemoryError:
+            log.debug("a connection ends: there is no memory for it")
+            self._host.service.server.ledger.relieve()
         except Exception:
             log.exception("a connection failed")
         finally:
@@ -332,6 +344,8 @@ class Connection:
             if self.state is MOVING:
                 self._host.nursery.start_soon(self.run)
                 return None
+            if self._parser.expects and self._parser.stage is BODY:
+                self._ask_for_body()
             if not self._keeps_alive:
                 await self._end()
             elif self.state is WATCHED:
@@ -426,6 +440,8 @@ class Connection:
                 await self._upgrade(parsed)
                 continue
             answer = self._handle(parsed)
+            if isinstance(answer, Pending):
+                answer = await self._handle_pending(answer)
             if isinstance(answer, Reply):
                 self._last_request_waited = False
                 self._put(answer, parsed)
@@ -446,10 +462,12 @@ class Connection:
                 return answer, parsed
             self.client = parsed.peer
             await self._respond(answer, parsed)
-        if parser.expects and parser.stage is BODY:
-            parser.expects = False
-            self._out.append(b"HTTP/1.1 100 Continue\r\n\r\n")
         return None
+
+    def _ask_for_body(self) -> None:
+        """Let a client go on that waits until its head is accepted."""
+        self._parser.expects = False
+        self._out.append(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     async def _identify(self, parsed: Parsed) -> None:
         """Find out who sends a request."""
@@ -458,7 +476,7 @@ class Connection:
         parsed.refused = await self._host.service.bearers.identify(parsed)
         self._principal = parsed.principal
 
-    def _handle(self, parsed: Parsed) -> Reply | Exchange | Feed:
+    def _handle(self, parsed: Parsed) -> AnswerNow:
         """Start what a request asks for, and return its response."""
         service = self._host.service
         if parsed.refused is not None:
@@ -472,6 +490,17 @@ class Connection:
             answer: Reply | Exchange = spoiled.value
             return answer
 
+    async def _handle_pending(self, pending: Pending) -> Answered:
+        """Wait until the store lets a request be answered, and return its response."""
+        # Replies to earlier requests need not wait for that.
+        await self._flush()
+        try:
+            return await pending.wait()
+        except Spoiled as spoiled:
+            self._enter(MOVING)
+            answer: Reply | Exchange = spoiled.value
+            return answer
+
     async def _give_way(self) -> None:
         """Write what was answered, and let other tasks run."""
         await self._flush()
@@ -481,7 +510,9 @@ class Connection:
         """Hand the connection over as a WebSocket. No other request follows on it."""
         take_over = self._host.upgrade
         if take_over is None or parsed.route != MCP:
-            self._put(refusal(400, "Upgrade: no WebSocket is served here"), parsed)
+            self._put(
+                refusal(400, "Upgrade: this endpoint does not serve WebSocket"), parsed
+            )
             return
         await self._flush()
         self._enter(LISTENING)
@@ -571,6 +602,11 @@ class Connection:
             return None
         except OSError:
             return b""
+        except MemoryError:
+            # Others give up what they hold, and this is tried again.
+            if not self._host.service.server.ledger.relieve():
+                raise
+            return None
 
     async def _receive(self) -> bytes:
         """Wait for bytes. Returns nothing at the end, or if the wait was ended."""
@@ -616,7 +652,7 @@ class Connection:
             return False
         try:
             self._write_at_once()
-        except OSError:
+        except (OSError, MemoryError):
             self.close()
             return True
         if self._out:
@@ -630,17 +666,20 @@ class Connection:
             self._write_at_once()
         if not self._out:
             return
-        block = b"".join(self._out)
+        self._unread = b"".join(self._out)
+        size = len(self._unread)
         self._out.clear()
         is_response = self.state in (RESPONDING, LISTENING)
         afterwards = self.state if is_response else ANSWERING
         self._enter(WRITING)
-        holding = self._hold_unread(len(block))
+        holding = self._hold_unread(size)
         try:
-            for begin in range(0, len(block), PIECE):
+            for begin in range(0, size, PIECE):
                 self.deadline = self._host.now + WRITE_TIME
-                await (self._tls or self._tcp).send_all(block[begin : begin + PIECE])
+                piece = self._unread[begin : begin + PIECE]
+                await (self._tls or self._tcp).send_all(piece)
         finally:
+            self._unread = b""
             if holding is not None:
                 holding.release()
         self._enter(afterwards)

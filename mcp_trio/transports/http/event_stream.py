@@ -41,6 +41,7 @@ class EventStream:
         *,
         primes: bool = False,
         principal: Principal | None = None,
+        first: int = 1,
     ) -> None:
         self.name = name
         # Whose request the stream answers, with the scopes that it had then.
@@ -54,13 +55,23 @@ class EventStream:
         self._primes = primes
         # The kept events. The first `_sent` of them were sent, the others were not.
         self._events: list[bytes] = []
-        self._first = 1  # the number of the first kept event
+        self._first = first  # the number of the first kept event
         self._sent = 0
         self._unsent = 0  # the bytes of the events that were not sent
         # Sent after the events; the connection ends with it.
         self._farewell = b""
         self._changed = trio.lowlevel.ParkingLot()
         self._meter: Meter | None = None
+
+    @property
+    def next_number(self) -> int:
+        """The number that the next event will have."""
+        return self._first + len(self._events)
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether there are events that were not sent to any client."""
+        return self._unsent > 0
 
     # What is charged
 
@@ -206,6 +217,18 @@ class EventStream:
         return block
 
     # History
+
+    def skip(self, number: int) -> None:
+        """Go on after an event with this number, which is not this stream's to send."""
+        if not self._events:
+            self._first = max(self._first, number + 1)
+        while self.next_number <= number:
+            self._events.append(b"")
+
+    def count_as_sent(self) -> None:
+        """Count all events as sent: by another process."""
+        self._sent = len(self._events)
+        self._unsent = 0
 
     def _id(self, index: int) -> bytes:
         """Return the id of the event at an index of the kept ones."""

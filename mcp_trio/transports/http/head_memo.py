@@ -2,22 +2,33 @@
 
 Clients send nearly the same head with all their requests. If a whole request arrives in
 one piece, and its head is the same as the last one, byte by byte, then it means the
-same, and it is neither parsed nor checked again. Only the value of `Content-Length` may
-differ, and it has to be the size of the data behind the head.
+same, and it is neither parsed nor checked again. Only some values may differ: that of
+`Content-Length`, which has to be the size of the data behind the head, and those of the
+headers that repeat the method and the name in the body.
 
 Measured with ten clients (`python -m benchmarks.guard`, the HTTP path): without this
-device, every request takes 22 % more instructions.
+device, every request takes 22 % more instructions. If it did not let the other two
+values differ, a poll of another task than the last one would take 18 % more.
 """
+
+import re
+from operator import itemgetter
 
 from msgspec.structs import replace
 
 from .messages import Parsed
 
-_LENGTH = b"\r\ncontent-length: "
+_LENGTH = b"content-length"
+# The headers whose values may differ.
+_VARIABLE = (_LENGTH, b"mcp-method", b"mcp-name")
 # Bytes of a head that is worth remembering.
 _MAX_HEAD = 4096
 # Digits of the length of a body that is read in one piece.
 _MAX_DIGITS = 7
+# Bytes of another value that may differ.
+_MAX_VALUE = 256
+# A value that everybody reads in the same way.
+_PLAIN_VALUE = re.compile(rb"[!-~]+")
 
 
 class HeadMemo:
@@ -29,6 +40,11 @@ class HeadMemo:
         # What is before the value of Content-Length, and what is after it.
         self._before = b""
         self._after = b""
+        # The headers whose values may differ, in their order: the name of each, and
+        # what is before its value and after that of the header before.
+        self._fields: list[tuple[bytes, bytes]] = []
+        # What is after the last of these values.
+        self._end = b""
 
     def forget(self) -> None:
         """Remember nothing."""
@@ -37,18 +53,49 @@ class HeadMemo:
     def recall(self, data: bytes) -> Parsed | None:
         """Return the request in the data, if it is one whole request with this head."""
         remembered = self._request
-        if remembered is None or not data.startswith(self._before):
+        if remembered is None:
             return None
+        if not data.startswith(self._before):
+            return self._recall_changed(data, remembered)
         begin = len(self._before)
         end = data.find(b"\r", begin, begin + _MAX_DIGITS + 1)
         if end < 0 or not data.startswith(self._after, end):
-            return None
+            return self._recall_changed(data, remembered)
         length = data[begin:end]
         body = data[end + len(self._after) :]
         if length != b"%d" % len(body):
             return None
-        if length != remembered.headers[b"content-length"]:
-            remembered.headers = {**remembered.headers, b"content-length": length}
+        if length != remembered.headers[_LENGTH]:
+            remembered.headers = {**remembered.headers, _LENGTH: length}
+        return replace(remembered, body=body)
+
+    def _recall_changed(self, data: bytes, remembered: Parsed) -> Parsed | None:
+        """Return the request, if the head is the same but for values that may differ.
+
+        They are remembered in place of the last ones.
+        """
+        headers = remembered.headers.copy()
+        begin_of_length = 0
+        end = 0
+        for name, before in self._fields:
+            if not data.startswith(before, end):
+                return None
+            begin = end + len(before)
+            end = data.find(b"\r", begin, begin + _MAX_VALUE + 1)
+            value = data[begin:end]
+            if value != headers[name]:
+                if end < 0 or not _PLAIN_VALUE.fullmatch(value):
+                    return None
+                headers[name] = value
+            if name is _LENGTH:
+                begin_of_length = begin
+        body = data[end + len(self._end) :]
+        length = headers[_LENGTH]
+        if length != b"%d" % len(body) or not data.startswith(self._end, end):
+            return None
+        self._before = data[:begin_of_length]
+        self._after = data[begin_of_length + len(length) : -len(body) or None]
+        remembered.headers = headers
         return replace(remembered, body=body)
 
     def remember(self, data: bytes, request: Parsed) -> None:
@@ -66,11 +113,19 @@ class HeadMemo:
         same_ends = head.count(b"\n") == head.count(b"\r\n")
         if not is_clear or not same_ends or len(head) > _MAX_HEAD:
             return
-        before, found, after = _split(head, b"%d" % size)
-        if found:
-            self._before = before
-            self._after = after
-            self._request = replace(request, body=b"")
+        places = _places(head, request)
+        if _LENGTH not in places:
+            return
+        self._fields = []
+        end = 0
+        for name, begin in sorted(places.items(), key=itemgetter(1)):
+            self._fields.append((name, head[end:begin]))
+            end = begin + len(request.headers[name])
+        self._end = head[end:]
+        begin = places[_LENGTH]
+        self._before = head[:begin]
+        self._after = head[begin + len(request.headers[_LENGTH]) :]
+        self._request = replace(request, body=b"")
 
 
 def _is_plain(request: Parsed, size: bytes) -> bool:
@@ -86,9 +141,18 @@ def _is_plain(request: Parsed, size: bytes) -> bool:
     )
 
 
-def _split(head: bytes, size: bytes) -> tuple[bytes, bool, bytes]:
-    """Split a head at the value of Content-Length. Returns whether it was found."""
-    begin = head.lower().find(_LENGTH) + len(_LENGTH)
-    end = begin + len(size)
-    found = begin >= len(_LENGTH) and head[begin : end + 2] == size + b"\r\n"
-    return head[:begin], found, head[end:]
+def _places(head: bytes, request: Parsed) -> dict[bytes, int]:
+    """Return where the values begin that may differ, by the names of their headers.
+
+    Those that are not written in the usual way are left out.
+    """
+    lower = head.lower()
+    places = {}
+    for name in _VARIABLE:
+        value = request.headers.get(name, b"")
+        mark = b"\r\n%b: " % name
+        begin = lower.find(mark) + len(mark)
+        is_usual = begin >= len(mark) and head.startswith(value + b"\r\n", begin)
+        if is_usual and _PLAIN_VALUE.fullmatch(value):
+            places[name] = begin
+    return places

@@ -8,7 +8,7 @@ copy of each, and is started again on new copies.
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import trio
@@ -17,7 +17,9 @@ from hypercorn.trio import serve
 from hypercorn.typing import Framework
 
 from ...server.app import Server
+from ..address import bind
 from .asgi import Application
+from .keep_alive import watch_clients
 from .service import LAST_WORDS
 from .settings import DEFAULT_SETTINGS, HttpSettings
 
@@ -40,6 +42,7 @@ async def serve_hypercorn(
     *,
     stopping: trio.Event,
     settings: HttpSettings = DEFAULT_SETTINGS,
+    listeners: Sequence[socket.socket] = (),
     task_status: trio.TaskStatus[list[tuple[str, int]]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve as `serve_http` does, but by hypercorn, which also speaks HTTP/2.
@@ -49,14 +52,14 @@ async def serve_hypercorn(
     """
     application = Application(server, settings)
     service = application.service
-    listeners = await open_listeners(host, port)
+    listeners = listeners or await bind(host, port)
     ports = [listener.getsockname()[1] for listener in listeners]
     try:
         async with trio.open_nursery() as nursery:
             serving = partial(
                 serve_app,
                 application,
-                listeners,
+                limit_unread_time(listeners),
                 stopping=stopping,
                 # hypercorn itself would only cut off idle connections.
                 wind_up=partial(service.wind_up, application.requests),
@@ -69,22 +72,21 @@ async def serve_hypercorn(
         service.close()
 
 
-async def open_listeners(host: str, port: int) -> list[socket.socket]:
-    """Bind the sockets of an address for `serve_app`."""
-    listeners = []
-    for listener in await trio.open_tcp_listeners(port, host=host):
-        opened = socket.socket(fileno=listener.socket.detach())
+def limit_unread_time(listeners: Sequence[socket.socket]) -> Sequence[socket.socket]:
+    """Prepare bound sockets for `serve_app`."""
+    for listener in listeners:
+        watch_clients(listener)
         # Accepted sockets inherit it. Only Linux has this option.
         if hasattr(socket, "TCP_USER_TIMEOUT"):
+            option = socket.TCP_USER_TIMEOUT
             milliseconds = round(UNREAD_TIME * 1000)
-            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
-        listeners.append(opened)
+            listener.setsockopt(socket.IPPROTO_TCP, option, milliseconds)
     return listeners
 
 
 async def serve_app(
     app: Framework,
-    listeners: list[socket.socket],
+    listeners: Sequence[socket.socket],
     *,
     stopping: trio.Event,
     wind_up: Callable[[], Awaitable[None]],
@@ -150,7 +152,7 @@ class _ListeningStatus:
             self._task_status.started()
 
 
-def _config(listeners: list[socket.socket], tls: tuple[str, str] | None) -> Config:
+def _config(listeners: Sequence[socket.socket], tls: tuple[str, str] | None) -> Config:
     """Return hypercorn's settings, with a copy of each listener for it to close."""
     config = Config()
     config.bind = [f"fd://{os.dup(listener.fileno())}" for listener in listeners]

@@ -22,6 +22,13 @@ from .feed import Feed
 from .messages import Head, Headers, Reply, refusal
 from .metrics import Metrics
 
+# What the query of a stream's address begins with.
+SESSION = b"session="
+
+NO_SUCH_STREAM = refusal(
+    404, "session: no stream of this name is open; GET /sse opens one and names it"
+)
+
 
 class LegacyFeed(Feed, kw_only=True):
     """The stream of one GET. Its conversation lasts as long as the stream."""
@@ -32,20 +39,20 @@ class LegacyFeed(Feed, kw_only=True):
     address: str
     prefix: str  # what a proxy puts before our paths, for clients
     request_headers: Headers
+    query: bytes  # of the address that messages are posted to
 
     @asynccontextmanager
     async def open(self, nursery: trio.Nursery) -> AsyncIterator[None]:
         """Serve the conversation inside of this block."""
-        query = b"session=" + secrets.token_urlsafe(24).encode()
-        self.feeds[query] = self
+        self.feeds[self.query] = self
         try:
             async with super().open(nursery):
-                endpoint = self.prefix.encode() + b"/messages?" + query
+                endpoint = self.prefix.encode() + b"/messages?" + self.query
                 self.stream.head = sse.encode(endpoint, name=b"endpoint")
                 nursery.start_soon(self._converse)
                 yield
         finally:
-            del self.feeds[query]
+            del self.feeds[self.query]
 
     async def _converse(self) -> None:
         await serve_conversation(
@@ -71,6 +78,10 @@ class LegacySse:
         # The open feeds, by the query of the address that messages are posted to.
         self._feeds: dict[bytes, LegacyFeed] = {}
 
+    def new_query(self) -> bytes:
+        """Return the query of the address to which a client posts its messages."""
+        return SESSION + secrets.token_urlsafe(24).encode()
+
     def get(self, head: Head) -> LegacyFeed:
         """Return the response to a GET: a stream that begins a conversation."""
         stream = EventStream()
@@ -90,14 +101,14 @@ class LegacySse:
             address=head.peer,
             prefix=self._prefix,
             request_headers=head.headers,
+            query=self.new_query(),
         )
 
     def post(self, head: Head, body: bytes) -> Reply:
         """Take a message for the conversation that the query names."""
         feed = self._feeds.get(head.query)
         if feed is None or not can_stand_in_for(head.principal, feed.principal):
-            problem = "no stream of this name is open; GET /sse opens one and names it"
-            return refusal(404, f"session: {problem}")
+            return NO_SUCH_STREAM
         if feed.inbox.is_full:
             return refusal(503, "Too many messages that are not answered yet")
         feed.inbox.send(body)
@@ -107,3 +118,6 @@ class LegacySse:
         """Take no more messages; every conversation ends when it has replied."""
         for feed in self._feeds.values():
             feed.inbox.close()
+
+    def close(self) -> None:
+        """Stop using what belongs to the server, not to the streams."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from math import ceil
+from typing import NamedTuple
 
 import msgspec
 
@@ -26,6 +27,16 @@ EVENTS: Fields = (
     # Otherwise nginx would hold events back.
     (b"X-Accel-Buffering", b"no"),
 )
+
+
+class PostedRequests(NamedTuple):
+    """The ids of the requests in one POST, to which its stream has the replies."""
+
+    ids: tuple[jsonrpc.Id, ...]
+    in_batch: bool = False
+
+
+NO_REQUESTS = PostedRequests(())
 
 
 class Reply(msgspec.Struct):
@@ -91,7 +102,7 @@ OUT_OF_MEMORY = refusal(
     "Busy: the server's memory is needed for other clients; try again in 1 s",
     ((b"Retry-After", b"1"),),
 )
-TOO_SLOW = refusal(408, "The request took too long to come")
+TOO_SLOW = refusal(408, "The request took too long to arrive")
 
 
 def reply(
@@ -100,17 +111,21 @@ def reply(
     """Return a message as a response, with the status of the error in it.
 
     Revisions with sessions answer errors with status 200, unless the body was not a
-    request at all.
+    request at all, or can be sent again soon.
     """
     if error is None:
         return Reply(200, message, JSON)
+    if isinstance(error, ServiceUnavailable):
+        return Reply(error.kind.status, message, JSON + retry_after(error))
     is_request = not isinstance(error, ParseError | InvalidRequest)
     if revision and revision.opens and is_request:
         return Reply(200, message, JSON)
-    headers = JSON
-    if isinstance(error, ServiceUnavailable):
-        headers += ((b"Retry-After", b"%d" % ceil(error.retry_after)),)
-    return Reply(error.kind.status, message, headers)
+    return Reply(error.kind.status, message, JSON)
+
+
+def retry_after(error: ServiceUnavailable) -> Fields:
+    """Return the header that says when to try again."""
+    return ((b"Retry-After", b"%d" % ceil(error.retry_after)),)
 
 
 def error_reply(id: jsonrpc.Id, error: ProtocolError, revision: Revision) -> Reply:

@@ -2,10 +2,11 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from msgspec import Struct, field
 
+from ...server.gauges import Gauge, labels
 from ...server.request import Outcome, Request
 from ...server.shared_state import SharedState
 from ...server.worker_threads import WorkerThreads
@@ -30,16 +31,6 @@ class Series(Struct):
     # The requests in each bucket; the last bucket has no upper bound.
     buckets: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
     seconds: float = 0.0
-
-
-class Gauge(Struct):
-    """A value as it is now, with a sample for each set of labels."""
-
-    name: str
-    help: str
-    samples: Mapping[str, float]
-    # What Prometheus calls it: "counter" if it only grows.
-    kind: str = "gauge"
 
 
 class Metrics:
@@ -167,18 +158,6 @@ def store_gauges(store: SharedState) -> list[Gauge]:
             "counter",
         ),
     ]
-
-
-def labels(**values: str) -> str:
-    """Return labels as they follow a metric's name. Empty values are left out."""
-    pairs = [
-        f'{name}="{_escaped(value)}"' for name, value in values.items() if value != ""
-    ]
-    return "{" + ",".join(pairs) + "}" if pairs else ""
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _render_refused(refused: Counter[int]) -> list[str]:

@@ -12,7 +12,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from ...protocol.jsonrpc import MAX_MESSAGE
 from ...server.ledger import Meter
 from .head_memo import HeadMemo
-from .messages import TOO_LARGE, Head, Parsed, Reply, refusal
+from .messages import OUT_OF_MEMORY, TOO_LARGE, Head, Parsed, Reply, refusal
 
 MAX_HEAD = 32 * 1024
 MAX_HEADERS = 128
@@ -106,8 +106,7 @@ class RequestParser:
             except HttpParserUpgrade as upgrade:
                 rest = self._take_upgrade(self.requests[-1], data[upgrade.args[0] :])
             except HttpParserError as problem:
-                bad_request = refusal(400, f"Bad request: {problem}")
-                self.fail(self._current.refused or bad_request)
+                self._fail_to_parse(problem)
             data = rest
         if self.stage is BODY or self._meter is not None:
             self._charge_body()
@@ -115,6 +114,14 @@ class RequestParser:
             self.fail(self._current.refused)
         elif self._overhead > MAX_HEAD and self.stage is not IDLE:
             self.fail(LARGE_HEAD)
+
+    def _fail_to_parse(self, problem: HttpParserError) -> None:
+        """Refuse what httptools cannot parse, or has no memory for."""
+        if isinstance(problem.__context__, MemoryError):
+            self.give_up_body(OUT_OF_MEMORY)
+            return
+        bad_request = refusal(400, f"Bad request: {problem}")
+        self.fail(self._current.refused or bad_request)
 
     def _take_upgrade(self, request: Parsed, behind: bytes) -> bytes:
         """Handle a request for another protocol. Returns what has to be parsed again.

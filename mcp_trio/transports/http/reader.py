@@ -26,6 +26,7 @@ class Readable(Protocol):
     """A connection, as its reader sees it."""
 
     descriptor: int
+    client: str
 
     async def serve(self, scope: trio.CancelScope) -> None:
         """Read what has arrived, and answer it."""
@@ -115,7 +116,26 @@ class Reader:
             replies = [connection.flush_at_once() for connection in served]
             if not any(replies):
                 self._awake.give_up()
+        if self._readable and len(served) == 1:
+            self._let_others_first(served[0].client)
         return rest
+
+    def _let_others_first(self, client: str) -> None:
+        """Put other clients first, because one request of this one took a whole turn.
+
+        So a client that sends many slow requests on many connections holds up others
+        for one of them at a time.
+        """
+        self._look()
+        others: deque[int] = deque()
+        own: deque[int] = deque()
+        # Those that wait longer may have been found again.
+        for descriptor in dict.fromkeys(self._readable):
+            connection = self._watched.get(descriptor)
+            if connection is not None:
+                queue = own if connection.client == client else others
+                queue.append(descriptor)
+        self._readable = others + own
 
     def _serve(
         self, connection: Readable, scope: trio.CancelScope

@@ -6,7 +6,15 @@ from msgspec import Struct
 from ...auth.principal import Principal
 from ...server.request import Request
 from .event_stream import EventStream
-from .messages import JSON, Headers, Reply, refusal, reply
+from .messages import (
+    JSON,
+    NO_REQUESTS,
+    Headers,
+    PostedRequests,
+    Reply,
+    refusal,
+    reply,
+)
 from .rules import Accepted
 from .sessions import HttpSession, Sessions
 
@@ -25,6 +33,8 @@ class PostResponse(Struct, eq=False):
     headers: Headers = {}  # the headers of the POST
     # The principal of this POST. A later one may come with a token of other scopes.
     principal: Principal | None = None
+    # Only in sessions that are shared, where others may have to answer them.
+    requests: PostedRequests = NO_REQUESTS
     reply: Reply | None = None
     _stream: EventStream | None = None
     _decided: trio.Event | None = None  # set when it is known to be a reply or a stream
@@ -131,12 +141,13 @@ class PostResponse(Struct, eq=False):
         """Return the stream. From now on the response is one."""
         if self._stream is None:
             if self.is_in_session:
-                self._stream = self.conversation.open_stream(self.principal)
+                self._stream = self.conversation.open_stream(
+                    self.principal, self.requests
+                )
             else:
                 self._stream = EventStream()
-                self._stream.charge_to(
-                    self.conversation.ledger, self.conversation.account
-                )
+                ledger = self.conversation.sessions.ledger
+                self._stream.charge_to(ledger, self.conversation.account)
             if self._decided is not None:
                 self._decided.set()
         return self._stream

@@ -4,7 +4,7 @@ import errno
 import logging
 import os
 import ssl
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing
 from email.utils import formatdate
 from heapq import heapify, heappop, heapreplace
@@ -16,7 +16,9 @@ import trio
 from ...server.app import Server
 from ...server.limiter import network
 from ...server.runner import Runner
+from ..address import bind
 from .connection import Connection, Host, Upgrade
+from .keep_alive import watch_clients
 from .messages import Head, Reply, refusal
 from .reader import Reader
 from .rules import METADATA
@@ -91,6 +93,12 @@ async def accept(
             await trio.lowlevel.wait_readable(listener)
             try:
                 accepted, peer = spare.accept(listener)
+            except BlockingIOError:
+                continue  # another process that listens on it was faster
+            except MemoryError:
+                host.service.server.ledger.relieve()
+                await trio.sleep(ROOM_WITHIN)
+                continue
             except OSError as problem:
                 # The client is gone already, or the system has no room.
                 log.debug("a connection could not be accepted: %s", problem)
@@ -229,18 +237,19 @@ async def serve_http(
     settings: HttpSettings = DEFAULT_SETTINGS,
     upgrade: Upgrade | None = None,
     upgrades_only: bool = False,
+    listeners: Sequence[socket] = (),
     task_status: trio.TaskStatus[list[tuple[str, int]]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until `stopping` is set and running requests have finished.
 
     The task status is started with the addresses that it listens on. `upgrade` takes
-    connections over whose clients ask for a WebSocket.
+    connections over whose clients ask for a WebSocket. `listeners` are sockets that
+    listen already, in place of the host and the port.
     """
     context = _load_certificate(settings)
-    listeners = [
-        socket(fileno=listener.socket.detach())
-        for listener in await trio.open_tcp_listeners(port, host=host)
-    ]
+    listeners = listeners or await bind(host, port)
+    for listener in listeners:
+        watch_clients(listener)
     kind = UpgradesOnly if upgrades_only else Service
     with (
         closing(kind(server, settings)) as service,

@@ -3,37 +3,47 @@
 It is the same for every host: the native server and ASGI.
 """
 
-from collections.abc import Callable, Sized
-from functools import lru_cache
+from collections.abc import Awaitable, Callable, Sized
+from functools import lru_cache, partial
 from math import ceil
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
 
 from ...auth.access import Denied
 from ...auth.resource_metadata import prefix_of
-from ...protocol.errors import HeaderMismatch, InvalidRequest, UnsupportedVersion
+from ...protocol.errors import (
+    HeaderMismatch,
+    InvalidRequest,
+    ServiceUnavailable,
+    UnsupportedVersion,
+)
 from ...protocol.mirrored_headers import Mirror, mirrors
 from ...protocol.revisions import Revision
 from ...protocol.session import Answer, Batch, Call, Event, Notice, Refusal
 from ...server.app import Server
 from ...server.conversation import Sender
 from ...server.features.tools import ServerTool
+from ...server.gauges import Gauge, labels
 from ...server.handlers import handle_notification
 from .authorization import Bearers
+from .event_stream import NOWHERE, EventStream
 from .exchange import Exchange, ServiceState
 from .feed import Feed
 from .legacy_sse import LegacySse
 from .messages import (
     PLAIN,
     Head,
+    PostedRequests,
     Refused,
     Reply,
     error_reply,
     refusal,
     reply,
+    retry_after,
 )
-from .metrics import Gauge, Metrics, labels, store_gauges, thread_gauges
+from .metrics import Metrics, store_gauges, thread_gauges
 from .response import PostResponse
 from .rules import (
     HEALTH,
@@ -57,12 +67,21 @@ from .rules import (
     not_allowed,
     preflight,
 )
-from .sessions import HttpSession, Sessions
+from .sessions import NO_SUCH_SESSION, HttpSession, NotHere, Sessions
 from .settings import DEFAULT_SETTINGS, HttpSettings
 from .trusted_proxies import TrustedProxies
 
+if TYPE_CHECKING:
+    from ...stores.peers import Peers
+    from .shared_session import SharedHttpSession
+    from .shared_sessions import SharedSessions
+    from .shared_sse import SharedSse
+
 # Seconds to write the remaining data after everything was cancelled.
 LAST_WORDS = 0.5
+# Seconds that idle connections stay open when this process stops and others go on. A
+# request may be on its way, and its client would not know whether it was carried out.
+DRAIN_TIME = 1.0
 # What the ledger charges.
 KINDS = frozenset(
     {
@@ -74,6 +93,17 @@ KINDS = frozenset(
 ORDINARY = frozenset({404, 405, 406, 415})
 # What load balancers and orchestrators ask for.
 PROBES = frozenset({HEALTH, READY})
+
+
+class Pending(msgspec.Struct):
+    """An answer that depends on the store, or on other processes."""
+
+    wait: "Callable[[], Awaitable[Answered]]"
+
+
+# What a host sends, and what else it may have to wait for first.
+Answered = Reply | Exchange | Feed
+AnswerNow = Answered | Pending
 
 
 class Service:
@@ -92,17 +122,27 @@ class Service:
         self._proxies = TrustedProxies(settings.trusted_proxies)
         self.metrics = Metrics()
         server.observe_requests(self.metrics)
-        self.sessions = Sessions(server.ledger)
         self._served = server.revisions
         # The revision of requests that state none; None if they need a session.
         self._unstated: Revision | None = None
         if settings.stateless:
             self._served = server.revisions.without_sessions()
             self._unstated = next(iter(self._served.opening.values()))
+        self.sessions = Sessions(server.ledger)
+        self.shared: SharedSessions | None = None
+        if server.peers is not None and not settings.stateless:
+            self.sessions = self.shared = _shared_sessions(server)
         self.stopping = False
+        if server.process_group is not None:
+            server.process_group.use_page(self._render_metrics)
         self._state = ServiceState(server, self.metrics, self.sessions)
         prefix = prefix_of(resource, ("/" + settings.path.strip("/")).rstrip("/"))
-        self._legacy = LegacySse(server, self.metrics, prefix)
+        self._shared_sse: SharedSse | None = None
+        if self.shared is not None:
+            self._shared_sse = _shared_sse(
+                server, self.metrics, prefix, self.shared.peers
+            )
+        self._legacy = self._shared_sse or LegacySse(server, self.metrics, prefix)
         self._routes = Routes(settings.path, resource, stateless=settings.stateless)
         self._revisions = {
             revision.name.encode(): revision for revision in self._served.all
@@ -183,11 +223,12 @@ class Service:
 
     # Answering
 
-    def answer(self, head: Head, body: bytes) -> Reply | Exchange | Feed:
+    def answer(self, head: Head, body: bytes) -> AnswerNow:
         """Answer a request that was admitted.
 
         An exchange has begun in this task, and waits. Raises Spoiled, with a reply or
-        an exchange, if it left a cancel scope open in the task.
+        an exchange, if it left a cancel scope open in the task. So does the `wait` of
+        an answer that is pending.
         """
         try:
             if head.route == STATELESS:
@@ -200,25 +241,72 @@ class Service:
         except Refused as refused:
             self.note_refusal(head, refused.reply)
             return refused.reply
+        except NotHere as missing:
+            return self._pending(
+                head, partial(self._load_and_answer, missing.id, head, body)
+            )
 
-    def _answer_other(self, head: Head, body: bytes) -> Reply | Feed:
+    def _pending(self, head: Head, work: Callable[[], Awaitable[Answered]]) -> Pending:
+        """Return an answer that is not known before the store was asked."""
+
+        async def wait() -> Answered:
+            try:
+                return await work()
+            except Refused as refused:
+                response = refused.reply
+            except ServiceUnavailable as away:
+                response = refusal(503, away.message, retry_after(away))
+            self.note_refusal(head, response)
+            return response
+
+        return Pending(wait)
+
+    async def _load_and_answer(self, id: bytes, head: Head, body: bytes) -> Answered:
+        """Answer a request in a session that another process may have opened."""
+        assert self.shared is not None
+        await self.shared.load(id, head.peer)
+        if id not in self.sessions:
+            raise Refused(NO_SUCH_SESSION)
+        answer = self.answer(head, body)
+        while isinstance(answer, Pending):
+            answer = await answer.wait()
+        return answer
+
+    def _answer_other(self, head: Head, body: bytes) -> Reply | Feed | Pending:
         """Answer a request that is not for the MCP endpoint."""
         if head.route == SSE:
             return self._legacy.get(head)
         if head.route == MESSAGES:
+            shared = self._shared_sse
+            if shared is not None and not shared.has(head.query):
+                return self._pending(head, partial(shared.pass_on, head, body))
             return self._legacy.post(head, body)
         if head.route in (METADATA, SSE_METADATA):
             return self.bearers.metadata(head)
         if head.route == METRICS:
-            return Reply(200, self.metrics.render(self._gauges()), PLAIN)
+            return self._answer_metrics()
         if head.route == READY:
             return self._readiness()
         return Reply(200, b"ok\n", PLAIN)
 
+    def _answer_metrics(self) -> Reply | Pending:
+        """Return the metrics of this process, or of all that serve this port."""
+        group = self.server.process_group
+        if group is None:
+            return Reply(200, self._render_metrics(), PLAIN)
+
+        async def collect() -> Answered:
+            return Reply(200, await group.all_metrics(), PLAIN)
+
+        return Pending(collect)
+
+    def _render_metrics(self) -> bytes:
+        return self.metrics.render(self._gauges())
+
     def _readiness(self) -> Reply:
-        """Say whether this process can serve every request now."""
+        """Say whether every request can be served now, here or by another process."""
         store = self.server.shared_state
-        if self.stopping:
+        if self.stopping and not self._others_go_on:
             return Reply(503, b"stopping\n", PLAIN)
         if store is not None and not store.is_available:
             return Reply(503, b"the store cannot be reached\n", PLAIN)
@@ -239,6 +327,8 @@ class Service:
             gauges += thread_gauges(threads)
         if self.server.shared_state is not None:
             gauges += store_gauges(self.server.shared_state)
+        if self.server.extensions is not None:
+            gauges += self.server.extensions.gauges()
         return gauges
 
     def _held(self) -> dict[str, int]:
@@ -246,7 +336,7 @@ class Service:
         by_kind = self.server.ledger.by_kind
         return {kind: by_kind[kind] for kind in sorted(KINDS | by_kind.keys())}
 
-    def _post(self, head: Head, body: bytes) -> Reply | Exchange:
+    def _post(self, head: Head, body: bytes) -> Reply | Exchange | Pending:
         """Answer a POST to the MCP endpoint, and show it to the message observer."""
         version = head.headers.get(VERSION)
         stated = self._unstated
@@ -274,7 +364,12 @@ class Service:
         if is_in_session and (stated is None or stated.opens):
             conversation = self._find_session(head)
         else:
-            conversation = HttpSession(self.server, stated, self._served)
+            if self.shared is not None and (stated is None or stated.opens):
+                conversation = self.shared.new_conversation(stated)
+            else:
+                conversation = HttpSession(
+                    self.server, self.sessions, stated, self._served
+                )
             conversation.principal = head.principal
         conversation.address = head.peer
         return conversation
@@ -282,7 +377,7 @@ class Service:
     def _observe_stranger(self, head: Head, body: bytes, reply: Reply) -> None:
         """Show a POST that belongs to no conversation, as a conversation of its own."""
         if self.server.on_message is not None:
-            stranger = HttpSession(self.server)
+            stranger = HttpSession(self.server, self.sessions)
             stranger.address = head.peer
             _observe(stranger, "client", body)
             _observe(stranger, "server", reply.body)
@@ -293,7 +388,7 @@ class Service:
         head: Head,
         body: bytes,
         stated: Revision | None,
-    ) -> Reply | Exchange:
+    ) -> Reply | Exchange | Pending:
         """Decode the body of a POST, check it against the headers, and act on it."""
         event = conversation.session.receive(body)
         # If this was an `initialize`, the session has its revision from now on.
@@ -310,13 +405,27 @@ class Service:
             response = PostResponse(
                 conversation, takes, sessions, head.headers, head.principal
             )
+            if conversation.is_shared:
+                response.requests = _requests_of(event)
             exchange = Exchange(self._state, conversation, response, head.token)
             return exchange.begin(event) or exchange
         if isinstance(event, Answer) and revision is not None:
             _check_answer(conversation, revision, head)
         # Without a session, the conversation ends here, and nothing can change in it.
-        if conversation.id:
-            self._take_notices(conversation, event)
+        if not conversation.id:
+            return Reply(202)
+        if self.shared is not None:
+            return self._pending(
+                head, partial(self._take_shared, self.shared, conversation, event)
+            )
+        self._take_notices(conversation, event)
+        return Reply(202)
+
+    async def _take_shared(
+        self, shared: "SharedSessions", conversation: HttpSession, event: Event | None
+    ) -> Reply:
+        """Act on a POST without requests, which may concern another process."""
+        await shared.take(shared.as_shared(conversation), event)
         return Reply(202)
 
     def _revision_missing(self, head: Head) -> Reply:
@@ -383,13 +492,17 @@ class Service:
         id = msgspec.json.decode(refused.data)["id"]
         return error_reply(id, mismatch, newest)
 
-    def _get_or_delete(self, head: Head) -> Reply | Feed:
+    def _get_or_delete(self, head: Head) -> Reply | Feed | Pending:
         """Open a session's stream, or end the session."""
         stated = self._revisions.get(head.headers.get(VERSION, b""))
         if stated is not None and not stated.opens:
             # This revision has no sessions.
             raise Refused(not_allowed(b"POST"))
         session = self._find_session(head)
+        if self.shared is not None:
+            work = self._end_shared if head.method == b"DELETE" else self._get_shared
+            shared_session = self.shared.as_shared(session)
+            return self._pending(head, partial(work, self.shared, shared_session, head))
         if head.method == b"DELETE":
             self.sessions.end(session)
             return Reply(204)
@@ -397,6 +510,27 @@ class Service:
             stream, after = session.resume(head.headers.get(LAST_EVENT))
         except Denied as denied:
             raise Refused(self.bearers.refuse(head, denied)) from None
+        return self._feed(head, stream, after)
+
+    async def _end_shared(
+        self, shared: "SharedSessions", session: "SharedHttpSession", head: Head
+    ) -> Reply:
+        """End a session at all processes."""
+        await shared.end_everywhere(session.id)
+        return Reply(204)
+
+    async def _get_shared(
+        self, shared: "SharedSessions", session: "SharedHttpSession", head: Head
+    ) -> Feed:
+        """Open a stream of a session, which another process may have begun."""
+        last_event = head.headers.get(LAST_EVENT)
+        try:
+            feed = self._feed(head, NOWHERE, None)
+            return await shared.open_feed(session, last_event, feed)
+        except Denied as denied:
+            raise Refused(self.bearers.refuse(head, denied)) from None
+
+    def _feed(self, head: Head, stream: EventStream, after: int | None) -> Feed:
         return Feed(
             stream,
             self.metrics,
@@ -413,8 +547,7 @@ class Service:
             raise Refused(_session_missing(head))
         session = self.sessions.find(id, head.principal)
         if session is None:
-            problem = "no such session, or it has ended; initialize a new one"
-            raise Refused(refusal(404, f"Mcp-Session-Id: {problem}"))
+            raise Refused(NO_SUCH_SESSION)
         # The same principal, with the scopes of the token that this request has.
         session.principal = head.principal
         version = head.headers.get(VERSION)
@@ -426,6 +559,17 @@ class Service:
 
     # The end
 
+    @property
+    def _others_go_on(self) -> bool:
+        """Whether other processes take the clients of this one."""
+        group = self.server.process_group
+        return group is not None and not group.is_stopping
+
+    @property
+    def drain_time(self) -> float:
+        """Seconds that idle connections stay open when this process stops."""
+        return min(DRAIN_TIME, self.server.grace) if self._others_go_on else 0.0
+
     async def wind_up(self, guests: Sized) -> None:
         """Let running requests finish, within the grace, then cancel them.
 
@@ -433,6 +577,8 @@ class Service:
         all of them have ended.
         """
         self.stopping = True
+        if self.shared is not None:
+            self.shared.is_stopping = True
         self._end_idle()
         for seconds in (self.server.grace, LAST_WORDS):
             with trio.move_on_after(seconds):
@@ -445,14 +591,41 @@ class Service:
         """End what would go on for as long as the client wants."""
         self.server.subscriptions.end_all()
         for session in self.sessions.values():
-            session.announcements.close()
+            session.close_announcements()
         self._legacy.end_input()
 
     def close(self) -> None:
         """End every session."""
         self.server.stop_observing_requests(self.metrics)
-        for session in list(self.sessions.values()):
-            self.sessions.end(session)
+        self.sessions.close()
+        self._legacy.close()
+
+
+def _shared_sessions(server: Server) -> "SharedSessions":
+    """Return the sessions that the processes of a server share."""
+    from ...stores.peers import Peers
+    from .shared_sessions import SharedSessions
+
+    # The server itself knows its peers only as those that it tells of changes.
+    assert isinstance(server.peers, Peers)
+    return SharedSessions(server, server.peers, server.revisions)
+
+
+def _shared_sse(
+    server: Server, metrics: Metrics, prefix: str, peers: "Peers"
+) -> "SharedSse":
+    """Return HTTP+SSE, whose messages may be posted to any process."""
+    from .shared_sse import SharedSse
+
+    return SharedSse(server, metrics, prefix, peers)
+
+
+def _requests_of(event: Call | Batch) -> PostedRequests:
+    """Return the ids of the requests in a POST."""
+    if isinstance(event, Call):
+        return PostedRequests((event.id,))
+    ids = [part.id for part in event.events if isinstance(part, Call)]
+    return PostedRequests(tuple(ids), in_batch=True)
 
 
 def _resource_of(server: Server, settings: HttpSettings) -> str:

@@ -11,11 +11,11 @@ from ...protocol.types import Json
 from ...server.accounts import Account, account_of
 from ...server.app import Server
 from ...server.channel import Channel
-from ...server.conversation import EMPTY, Conversation
-from ...server.ledger import Holding, Ledger, Priority
+from ...server.conversation import Conversation
+from ...server.ledger import AccountEntry, Ledger, Priority
 from ...server.limits import MEMORY
 from .event_stream import NOWHERE, EventStream
-from .messages import Refused, refusal
+from .messages import NO_REQUESTS, PostedRequests, Refused, refusal
 
 # As the ledger calls sessions.
 KIND = "sessions"
@@ -26,27 +26,92 @@ SESSION_SIZE = 2 * 1024
 # Digits of an event's number in a Last-Event-ID.
 MAX_DIGITS = 15
 
+NO_SUCH_SESSION = refusal(
+    404, "Mcp-Session-Id: no such session, or it has ended; initialize a new one"
+)
+
+
+class NotHere(Exception):
+    """Whether there is a session with this id is only known to the store."""
+
+    def __init__(self, id: bytes) -> None:
+        self.id = id
+
+
+NO_SUCH_EVENT = refusal(
+    400, "Last-Event-ID: no event of a stream that this session still has"
+)
+
+
+def parse_event_id(event: bytes) -> tuple[bytes, int]:
+    """Return the name of the stream, and the event's number. Raises Refused."""
+    name, _, number = event.partition(b"-")
+    if not number.isdigit() or len(number) > MAX_DIGITS:
+        raise Refused(NO_SUCH_EVENT)
+    return name, int(number)
+
+
+class StreamHistory:
+    """The streams that the client of a session can resume: the latest few."""
+
+    __slots__ = ("by_name", "count")
+
+    def __init__(self) -> None:
+        # The oldest first. It is replaced and not changed, as it may be in use.
+        self.by_name: dict[bytes, EventStream] = {}
+        self.count = 0  # how many were ever opened; names are never reused
+
+    def new_name(self) -> bytes:
+        """Return the name of the next stream."""
+        name = b"%d" % self.count
+        self.count += 1
+        return name
+
+    def add(self, name: bytes, stream: EventStream) -> None:
+        """Keep a stream; the oldest of those that have ended makes room."""
+        streams = {
+            name: stream for name, stream in self.by_name.items() if not stream.is_lost
+        }
+        ended = [name for name, stream in streams.items() if stream.closed]
+        if len(ended) >= HISTORY_STREAMS:
+            del streams[ended[0]]
+        streams[name] = stream
+        self.by_name = streams
+
+    def forget(self, stream: EventStream) -> None:
+        """Let nobody resume a stream any more."""
+        self.by_name = {
+            name: other for name, other in self.by_name.items() if other is not stream
+        }
+
+
+# That of every session that has not opened a stream.
+NO_HISTORY = StreamHistory()
+
 
 class HttpSession(Conversation):
     """One client's conversation over HTTP: a session, or a single message without one.
 
-    It becomes a session when it gets an id, with the reply to `initialize`.
+    It becomes a session when it gets an id, with the reply to `initialize`. Then the
+    ledger charges its client for it, so it has the attributes of a `Chargeable`.
     """
 
     __slots__ = (
-        "_stream_count",
-        "_streams",
-        "holding",
+        "_history",
+        "entry",
         "id",
-        "ledger",
         "sessions",
         "used",
     )
+    kind = KIND
+    size = SESSION_SIZE
+    priority = Priority.IDLE
     channel: EventStream
 
     def __init__(
         self,
         server: Server,
+        sessions: "Sessions",
         stated: Revision | None = None,
         revisions: Revisions | None = None,
     ) -> None:
@@ -55,22 +120,19 @@ class HttpSession(Conversation):
             NOWHERE,
             transport="http",
             observer=server.on_message,
-            on_close=server.conversation_closed,
+            on_close=server.on_conversation_closed,
         )
-        # The streams that can be resumed, by name; the oldest first.
-        self._streams: dict[bytes, EventStream] = EMPTY
-        self._stream_count = 0  # how many were ever opened; names are never reused
+        self._history = NO_HISTORY
         self.id = b""  # empty unless it is a session
         self.used = 0.0  # when its last request came
-        self.ledger = server.ledger
-        self.holding: Holding | None = None  # set if it is a session
-        self.sessions: Sessions | None = None  # set if it is a session
+        self.entry: AccountEntry | None = None  # set if it is a session
+        self.sessions = sessions  # which it becomes one of, or not
 
     @property
     def account(self) -> Account:
         """Who pays for the session, and for its streams."""
-        if self.holding is not None:
-            return self.holding.account
+        if self.entry is not None:
+            return self.entry.account
         return account_of(self, self.principal)
 
     @property
@@ -98,7 +160,7 @@ class HttpSession(Conversation):
         """Whether a request is running in the session, or a stream of it is read."""
         if self.cancel_scopes or self.channel.readers:
             return True
-        return any(stream.readers for stream in self._streams.values())
+        return any(stream.readers for stream in self._history.by_name.values())
 
     def tell(
         self,
@@ -110,34 +172,34 @@ class HttpSession(Conversation):
         """Send a notification; without a channel, as an announcement."""
         super().tell(method, params, channel or self.announcements, revision)
 
-    def open_stream(self, principal: Principal | None = None) -> EventStream:
-        """Open a stream, which can be resumed if the revision has that.
+    def open_stream(
+        self,
+        principal: Principal | None = None,
+        requests: PostedRequests = NO_REQUESTS,
+    ) -> EventStream:
+        """Open a stream for requests, which can be resumed if the revision has that.
 
         To resume it, a token needs the scopes of this principal.
         """
         if not self.revision.resumes:
             stream = EventStream()
-            stream.charge_to(self.ledger, self.account)
+            stream.charge_to(self.sessions.ledger, self.account)
             return stream
-        streams = {
-            name: stream for name, stream in self._streams.items() if not stream.is_lost
-        }
-        ended = [name for name, stream in streams.items() if stream.closed]
-        if len(ended) >= HISTORY_STREAMS:
-            del streams[ended[0]]
-        name = b"%d" % self._stream_count
-        self._stream_count += 1
+        name = self._own_history().new_name()
         stream = EventStream(name, primes=self.revision.primes, principal=principal)
-        stream.charge_to(self.ledger, self.account)
-        streams[name] = stream
-        self._streams = streams
+        stream.charge_to(self.sessions.ledger, self.account)
+        self._history.add(name, stream)
         return stream
+
+    def _own_history(self) -> StreamHistory:
+        """Return the history of this session, which most sessions never need."""
+        if self._history is NO_HISTORY:
+            self._history = StreamHistory()
+        return self._history
 
     def forget_stream(self, stream: EventStream) -> None:
         """Let nobody resume a stream any more."""
-        self._streams = {
-            name: other for name, other in self._streams.items() if other is not stream
-        }
+        self._history.forget(stream)
 
     def resume(self, last_event: bytes | None) -> tuple[EventStream, int | None]:
         """Return the stream that a `Last-Event-ID` names, and the event's number.
@@ -148,19 +210,25 @@ class HttpSession(Conversation):
         """
         if last_event is None or not self.revision.resumes:
             return self.announcements, None
-        name, _, number = last_event.partition(b"-")
-        is_number = number.isdigit() and len(number) <= MAX_DIGITS
-        stream = self._streams.get(name)
-        if stream is None or stream.is_lost or not is_number:
-            problem = "no event of a stream that this session still has"
-            raise Refused(refusal(400, f"Last-Event-ID: {problem}"))
-        if stream.principal and not can_stand_in_for(self.principal, stream.principal):
+        name, number = parse_event_id(last_event)
+        stream = self._history.by_name.get(name)
+        if stream is None or stream.is_lost:
+            raise Refused(NO_SUCH_EVENT)
+        self.check_may_resume(stream.principal)
+        return stream, number
+
+    def check_may_resume(self, principal: Principal | None) -> None:
+        """Raise Denied if a request's stream is for another principal, or scope."""
+        if principal and not can_stand_in_for(self.principal, principal):
             raise Denied(
                 403,
                 "insufficient_scope",
                 "Last-Event-ID: the token lacks a scope that the request had",
             )
-        return stream, int(number)
+
+    def close_announcements(self) -> None:
+        """End the stream of announcements, because the server stops."""
+        self.announcements.close()
 
     def end(self) -> None:
         """Cancel everything that runs in the session."""
@@ -168,15 +236,20 @@ class HttpSession(Conversation):
             scope.cancel()
         self.close()
         self.channel.close()
-        for stream in self._streams.values():
+        for stream in self._history.by_name.values():
             stream.stop_charging()
 
     def give_up(self) -> bool:
         """End this session because its place or memory is needed, unless it is busy."""
-        if self.sessions is None or self.is_busy:
+        if self.entry is None or self.is_busy:
             return False
         self.sessions.end(self)
         return True
+
+
+def new_session_id() -> bytes:
+    """Return an id that nobody can guess."""
+    return secrets.token_urlsafe(18).encode()
 
 
 class Sessions(dict[bytes, HttpSession]):
@@ -192,8 +265,8 @@ class Sessions(dict[bytes, HttpSession]):
 
     def __init__(self, ledger: Ledger | None = None) -> None:
         super().__init__()
-        self._ledger = Ledger(MEMORY) if ledger is None else ledger
-        self._ledger.rank(KIND)
+        self.ledger = Ledger(MEMORY) if ledger is None else ledger
+        self.ledger.rank(KIND)
 
     def open(self, session: HttpSession) -> bool:
         """Add a session; if there are too many, the client with the most loses one.
@@ -203,25 +276,22 @@ class Sessions(dict[bytes, HttpSession]):
         account = session.account
         if len(self) >= self.max_sessions and not self._make_room(account):
             return False
-        session.id = secrets.token_urlsafe(18).encode()
+        session.id = session.id or new_session_id()
         session.used = self.now
         self[session.id] = session
-        session.sessions = self
-        session.holding = self._ledger.hold(
-            account, KIND, SESSION_SIZE, Priority.IDLE, session.give_up
-        )
+        self.ledger.add(account, session)
         return session.id in self
 
     def _make_room(self, account: Account) -> bool:
         """End a session of the client that has most, if possible an idle one."""
-        most = self._ledger.most_of(KIND)
+        most = self.ledger.most_of(KIND)
         if most is None:
             return False
-        count = self._ledger.count_of(most, KIND)
+        count = self.ledger.count_of(most, KIND)
         if count > 1:
-            if self._ledger.give_up_one(most, KIND):
+            if self.ledger.give_up_one(most, KIND):
                 return True
-            if self._ledger.count_of(account, KIND) >= count:
+            if self.ledger.count_of(account, KIND) >= count:
                 return False
             busy = (session for session in self.values() if session.account == most)
             self.end(next(busy))
@@ -234,18 +304,23 @@ class Sessions(dict[bytes, HttpSession]):
         session = self.get(id)
         if session is None or not is_same_principal(session.principal, principal):
             return None
+        # As `note_use`, without another call for each request.
         session.used = self.now
         self[id] = self.pop(id)
-        if session.holding is not None:
-            session.holding.touch()
+        self.ledger.touch(session)
         return session
+
+    def note_use(self, session: HttpSession) -> None:
+        """Count a session as just used."""
+        session.used = self.now
+        self[session.id] = self.pop(session.id)
+        self.ledger.touch(session)
 
     def end(self, session: HttpSession) -> None:
         """End one session."""
         if self.pop(session.id, None) is not None:
             session.end()
-            if session.holding is not None:
-                session.holding.release()
+            self.ledger.release(session)
         if not self:
             # A dict that has grown shrinks only when it is cleared.
             self.clear()
@@ -261,6 +336,15 @@ class Sessions(dict[bytes, HttpSession]):
             if oldest.used + self.idle_timeout > now:
                 return
             if oldest.is_busy:
-                self.find(oldest.id, oldest.principal)
+                self.note_use(oldest)
             else:
-                self.end(oldest)
+                self.end_idle(oldest)
+
+    def end_idle(self, session: HttpSession) -> None:
+        """End a session that was not used for too long."""
+        self.end(session)
+
+    def close(self) -> None:
+        """End all sessions, because the server stops."""
+        for session in list(self.values()):
+            self.end(session)

@@ -13,9 +13,9 @@ from .trusted_proxies import check_cidr
 # Paths that are served beside the endpoint.
 RESERVED_PATHS = ("/healthz", "/metrics", "/sse", "/messages")
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*"
 # A name, or an IPv6 address with brackets or without; and a port.
-_HOST = re.compile(
+_HOST = (
     r"\*|(\[[0-9A-Fa-f:.]+\]|[0-9A-Fa-f]*:[0-9A-Fa-f:]+|[^\s:/?#@\[\]\\]+)(:\d{1,5})?"
 )
 
@@ -94,7 +94,7 @@ def check_path(text: str) -> None:
 
 def check_host(text: str) -> None:
     """Check a Host header to accept. Raises ValueError."""
-    if not _HOST.fullmatch(text):
+    if not re.fullmatch(_HOST, text):
         raise ValueError(
             "expected a host such as mcp.example.org, with or without a port, or * for "
             f"any, got {text!r}"
@@ -104,7 +104,7 @@ def check_host(text: str) -> None:
 def check_origin(text: str) -> None:
     """Check an origin to allow. Raises ValueError."""
     scheme, mark, host = text.rstrip("/").partition("://")
-    is_origin = _SCHEME.fullmatch(scheme) and mark and _HOST.fullmatch(host)
+    is_origin = re.fullmatch(_SCHEME, scheme) and mark and re.fullmatch(_HOST, host)
     if text not in ("*", "null") and not is_origin:
         raise ValueError(
             "expected an origin such as https://app.example.org, or * for any, got "

@@ -426,7 +426,7 @@ def test_a_model_without_a_schema_is_refused_at_registration() -> None:
 def test_any_number_of_models_is_refused_at_registration() -> None:
     def function(**people: Person): ...  # type: ignore[no-untyped-def]
 
-    with pytest.raises(TypeError, match="its type is pydantic's; take a dict"):
+    with pytest.raises(TypeError, match="with a pydantic type; take a dict"):
         Parameters(function)
 
 

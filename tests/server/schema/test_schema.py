@@ -713,9 +713,9 @@ def test_only_kwargs_take_everything_that_a_schema_allows():
     ("schema", "message"),
     [
         ({"type": "object", "properties": {"a": {}}}, r"of_a\(\) does not require 'a'"),
-        ({"type": "object", "properties": {"a": {}, "z": {}}, "required": ["a"]}, r"of of_a\(\) has 'z', which is no parameter"),
+        ({"type": "object", "properties": {"a": {}, "z": {}}, "required": ["a"]}, r"of of_a\(\) has 'z', which is not one of its parameters"),
         ({"type": "array"}, "arguments are an object"),
-        ({"type": "objekt"}, "is no JSON Schema"),
+        ({"type": "objekt"}, "is not a valid JSON Schema"),
     ],
 )  # fmt: skip
 def test_a_schema_written_by_hand_has_to_suit_the_function(schema: Any, message: str):

@@ -41,6 +41,76 @@ def test_a_new_memo_recognizes_nothing() -> None:
     assert HeadMemo().recall(post(b"ab")) is None
 
 
+CALL = START + b"Mcp-Method: tools/call\r\nMcp-Name: add\r\n"
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        CALL.replace(b"add", b"subtract"),
+        CALL.replace(b"add", b"=?base64?YQ==?="),
+        CALL.replace(b"tools/call", b"tasks/get").replace(b"add", b"x" * 256),
+        CALL,
+    ],
+)
+def test_a_head_with_another_method_and_name_is_recognized(start: bytes) -> None:
+    memo = memo_after(post(b"ab", start=CALL))
+    for body in (b"{}", b"[1, 2]", b""):
+        data = post(body, start=start)
+        request = recalled(memo, data)
+        expected = RequestParser(lambda head: None, "127.0.0.1")
+        expected.feed(data)
+        assert request.headers == expected.requests[0].headers
+        assert request.body == body
+    assert recalled(memo, post(b"ab", start=CALL)).headers[b"mcp-name"] == b"add"
+
+
+def test_a_name_behind_the_length_may_differ_too() -> None:
+    data = post(b"ab").replace(b"X-Last: 1", b"Mcp-Name: add")
+    memo = memo_after(data)
+    other = recalled(memo, data.replace(b"add", b"subtract"))
+    assert other.headers[b"mcp-name"] == b"subtract"
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        CALL.replace(b"add", b""),
+        CALL.replace(b"add", b" add"),
+        CALL.replace(b"add", b"add "),
+        CALL.replace(b"add", b"a b"),
+        CALL.replace(b"add", b"\xff"),
+        CALL.replace(b"add", b"a\nb"),
+        CALL.replace(b"add", b"x" * 257),
+        CALL.replace(b"add", b"add\r\nMcp-Name: twice"),
+        CALL.replace(b"add", b"add\r\n folded"),
+        CALL.replace(b"Mcp-Name", b"mcp-name"),
+        CALL.replace(b"Mcp-Method: tools/call\r\n", b""),
+    ],
+)
+def test_a_name_that_is_not_plain_is_not_recognized(start: bytes) -> None:
+    memo = memo_after(post(b"ab", start=CALL))
+    assert memo.recall(post(b"ab", start=start)) is None
+
+
+@pytest.mark.parametrize("name", [b"a b", b"a, b", b"add\r\nMcp-Name: twice"])
+def test_a_head_with_an_unusual_name_is_recognized_only_with_the_same_one(
+    name: bytes,
+) -> None:
+    start = CALL.replace(b"add", name)
+    memo = memo_after(post(b"ab", start=start))
+    assert recalled(memo, post(b"abc", start=start)).body == b"abc"
+    assert memo.recall(post(b"ab", start=CALL)) is None
+
+
+def test_requests_that_were_recognized_do_not_share_their_names() -> None:
+    memo = memo_after(post(b"ab", start=CALL))
+    first = recalled(memo, post(b"ab", start=CALL.replace(b"add", b"one")))
+    second = recalled(memo, post(b"ab", start=CALL.replace(b"add", b"two")))
+    assert first.headers[b"mcp-name"] == b"one"
+    assert second.headers[b"mcp-name"] == b"two"
+
+
 def test_requests_that_were_recognized_do_not_share_their_length() -> None:
     memo = memo_after(post(b"ab"))
     first = recalled(memo, post(b"abc"))

@@ -21,6 +21,15 @@ def sized(body: bytes, head: bytes = HEAD) -> bytes:
     return b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
 
 
+def named(body: bytes, name: bytes, method: bytes = b"tools/call") -> bytes:
+    return sized(body, HEAD + b"Mcp-Method: %b\r\nMcp-Name: %b\r\n" % (method, name))
+
+
+def named_behind(body: bytes, name: bytes) -> bytes:
+    length = b"Content-Length: %d\r\n" % len(body)
+    return HEAD + length + b"Mcp-Name: %b\r\n\r\n" % name + body
+
+
 def chunked(body: bytes) -> bytes:
     return b"%bTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (
         HEAD,
@@ -67,12 +76,39 @@ TRICKY = (
     b"x" * 50,
 )
 BODIES = st.sampled_from(TRICKY)
+# Values of the headers that may differ, and what only looks like a value.
+NAMES = st.sampled_from(
+    (
+        b"add",
+        b"subtract",
+        b"=?base64?YQ==?=",
+        b"a" * 300,
+        b"",
+        b" add",
+        b"add ",
+        b"a b",
+        b"a\tb",
+        b"a\x00b",
+        b"a\x7fb",
+        b"\xc3\xa9",
+        b"add\r\n folded",
+        b"add\r\nMcp-Name: twice",
+        b"add\r\nContent-Length: 2",
+        b"add\r\nTransfer-Encoding: chunked",
+        b"add\nX-Bare: line feed",
+        b"add\rX-Bare: return",
+        b"add\r\n\r\n",
+    )
+)
 MESSAGES = st.one_of(
     BODIES.map(sized),
     BODIES.map(chunked),
     BODIES.map(lambda body: sized(body, HEAD.replace(b"localhost", b"evil"))),
     BODIES.map(lambda body: sized(body, HEAD.replace(b"\r\n", b"\n"))),
     BODIES.map(lambda body: sized(body) + b"\r\n"),
+    st.builds(named, BODIES, NAMES),
+    st.builds(named, BODIES, NAMES, NAMES),
+    st.builds(named_behind, BODIES, NAMES),
     BODIES.map(lambda body: b"\r\n\r\n" + sized(body)),
     BODIES.map(lambda body: sized(body, HEAD + b"Expect: 100-continue\r\n")),
     BODIES.map(lambda body: sized(body, HEAD + b"Connection: close\r\n")),
@@ -106,6 +142,12 @@ def test_the_same_head_with_any_body(body: bytes) -> None:
         other,
         body,
     ]
+
+
+@given(st.lists(NAMES, max_size=6), NAMES)
+def test_the_same_head_with_other_names(names: list[bytes], method: bytes) -> None:
+    pieces = [named(b"ab", name, method) for name in names]
+    assert read(pieces) == read(pieces, forgetful=True)
 
 
 def test_what_follows_a_body_belongs_to_the_next_request() -> None:

@@ -30,7 +30,7 @@ from tests.support.http_wire import (
 )
 from tests.support.paths import PROJECT
 
-PATIENCE = 10
+PATIENCE = 30
 SECRET = "what all processes know, and nobody else"
 CAPABLE = {**MODERN, f"{VENDOR}clientCapabilities": {"elicitation": {"form": {}}}}
 SERVER = """
@@ -159,6 +159,7 @@ def booked(response: Response, begun: Started, ended: Started) -> bool:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("same_port", [True, False])
 async def test_a_conversation_survives_the_death_of_its_process(
     file: Path, same_port: bool
@@ -178,6 +179,7 @@ async def test_a_conversation_survives_the_death_of_its_process(
                 )
 
 
+@pytest.mark.thorough
 async def test_two_processes_answer_in_turn(file: Path) -> None:
     async with started(file) as one, started(file) as two:
         first = await one.book()
@@ -186,6 +188,7 @@ async def test_two_processes_answer_in_turn(file: Path) -> None:
         assert booked(await two.book(**answer(second, name="Monday")), one, two)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "secrets",
     [(SECRET, "another secret, of another process"), (SECRET, None), (None, None)],
@@ -204,6 +207,7 @@ async def test_a_state_is_refused_where_the_secret_is_another(
         assert question(second) == "2 seats: on which day?"
 
 
+@pytest.mark.thorough
 async def test_another_process_checks_what_a_state_is_for(file: Path) -> None:
     async with started(file) as one, started(file) as two:
         refused = await two.book("Paris", **answer(await one.book(), count=2))
@@ -211,6 +215,7 @@ async def test_another_process_checks_what_a_state_is_for(file: Path) -> None:
         assert "belongs to another request" in refused.json["error"]["message"]
 
 
+@pytest.mark.thorough
 async def test_a_session_ends_with_its_process_and_the_client_has_to_open_another(
     file: Path,
 ) -> None:
@@ -290,6 +295,7 @@ async def seconds_of_a_ping(client: Client, revision: str) -> float:
     return trio.current_time() - begun
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("way", "revision"), WAYS)
 async def test_a_ping_is_answered_while_forty_tools_block(
     file: Path, way: str, revision: str

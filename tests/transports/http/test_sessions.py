@@ -386,7 +386,7 @@ def opened(
     sessions: Sessions, now: float, principal: Principal | None = None
 ) -> HttpSession | None:
     server = Server("there")
-    session = HttpSession(server)
+    session = HttpSession(server, sessions)
     session.principal = principal
     session.session.revision = server.revisions.newest_opening
     sessions.expire(now)
@@ -424,7 +424,7 @@ def test_what_all_sessions_keep_is_bounded_and_the_oldest_goes_first() -> None:
     sessions = Sessions(server.ledger)
     opened = []
     for _ in range(10):
-        session = HttpSession(server)
+        session = HttpSession(server, sessions)
         session.address = "192.0.2.1"
         session.session.revision = server.revisions.opening["2025-11-25"]
         assert sessions.open(session)

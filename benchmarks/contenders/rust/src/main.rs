@@ -62,6 +62,108 @@ struct Users {
     result: Vec<User>,
 }
 
+#[derive(Deserialize, schemars::JsonSchema)]
+struct Address {
+    #[schemars(length(min = 1, max = 100))]
+    street: String,
+    #[schemars(regex(pattern = r"^[0-9]{5}$"))]
+    postcode: String,
+}
+
+#[derive(Deserialize, schemars::JsonSchema)]
+struct Customer {
+    #[schemars(length(min = 1, max = 100))]
+    name: String,
+    address: Address,
+}
+
+#[derive(Deserialize, schemars::JsonSchema)]
+struct Item {
+    #[schemars(regex(pattern = r"^[A-Z]{2}[0-9]{4}$"))]
+    sku: String,
+    #[schemars(range(min = 1, max = 100))]
+    quantity: i64,
+    #[schemars(range(min = 0.0))]
+    price: f64,
+}
+
+#[derive(Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Shipping {
+    Normal,
+    Express,
+}
+
+#[derive(Deserialize, schemars::JsonSchema)]
+struct Order {
+    customer: Customer,
+    #[schemars(length(min = 1, max = 20))]
+    items: Vec<Item>,
+    shipping: Shipping,
+}
+
+impl Order {
+    /// The SDK decodes types and does not check constraints, so the tool does.
+    fn check(&self) -> Result<(), ErrorData> {
+        let is_text = |text: &str| (1..=100).contains(&text.chars().count());
+        let has_digits = |text: &str, count| {
+            text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        let is_sku = |sku: &str| {
+            sku.len() == 6
+                && sku.bytes().take(2).all(|byte| byte.is_ascii_uppercase())
+                && has_digits(&sku[2..], 4)
+        };
+        let is_valid = is_text(&self.customer.name)
+            && is_text(&self.customer.address.street)
+            && has_digits(&self.customer.address.postcode, 5)
+            && (1..=20).contains(&self.items.len())
+            && self.items.iter().all(|item| {
+                is_sku(&item.sku) && (1..=100).contains(&item.quantity) && item.price >= 0.0
+            })
+            && matches!(self.shipping, Shipping::Normal | Shipping::Express);
+        if is_valid {
+            Ok(())
+        } else {
+            Err(ErrorData::invalid_params("this is not an order", None))
+        }
+    }
+}
+
+#[derive(Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    Walk,
+    Ride,
+}
+
+/// What `route` decodes: the SDK does not check arguments by a JSON Schema.
+#[derive(Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Route {
+    from: String,
+    to: String,
+    mode: Mode,
+    #[serde(default)]
+    stops: Vec<String>,
+}
+
+/// The schema of `route`, the same in all contenders.
+fn route_schema() -> Arc<JsonObject> {
+    let schema = serde_json::json!({
+        "type": "object",
+        "properties": {
+            "from": { "type": "string", "minLength": 1, "maxLength": 100 },
+            "to": { "type": "string", "minLength": 1, "maxLength": 100 },
+            "mode": { "enum": ["walk", "ride"] },
+            "stops": { "type": "array", "items": { "type": "string" }, "maxItems": 10 }
+        },
+        "required": ["from", "to", "mode"],
+        "additionalProperties": false
+    });
+    Arc::new(schema.as_object().cloned().unwrap_or_default())
+}
+
 fn make_user(id: i64) -> User {
     User {
         id,
@@ -136,6 +238,26 @@ impl Contender {
         Json(Users {
             result: (a..a + 100).map(make_user).collect(),
         })
+    }
+
+    #[tool(description = "Count what is ordered.")]
+    async fn order(&self, Parameters(order): Parameters<Order>) -> Result<String, ErrorData> {
+        order.check()?;
+        let count: i64 = order.items.iter().map(|item| item.quantity).sum();
+        Ok(count.to_string())
+    }
+
+    #[tool(description = "Describe a route.", input_schema = route_schema())]
+    async fn route(&self, Parameters(route): Parameters<Route>) -> Result<String, ErrorData> {
+        let is_place = |text: &str| (1..=100).contains(&text.chars().count());
+        if !is_place(&route.from) || !is_place(&route.to) || route.stops.len() > 10 {
+            return Err(ErrorData::invalid_params("this is not a route", None));
+        }
+        let mode = match route.mode {
+            Mode::Walk => "walk",
+            Mode::Ride => "ride",
+        };
+        Ok(format!("{mode} from {} to {}", route.from, route.to))
     }
 
     #[tool(description = "Tell of n steps, then answer.")]

@@ -1,0 +1,30 @@
+"""Values for the metrics of a server, in the form that Prometheus has them."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+
+class Gauge(Struct):
+    """A value as it is now, with a sample for each set of labels.
+
+    The keys of `samples` are made by `labels`. A `kind` of "counter" says that the
+    value only grows.
+    """
+
+    name: str
+    help: str
+    samples: Mapping[str, float]
+    kind: str = "gauge"
+
+
+def labels(**values: str) -> str:
+    """Return labels as they follow a metric's name. Empty values are left out."""
+    pairs = [
+        f'{name}="{_escaped(value)}"' for name, value in values.items() if value != ""
+    ]
+    return "{" + ",".join(pairs) + "}" if pairs else ""
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

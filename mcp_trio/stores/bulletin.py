@@ -1,0 +1,102 @@
+"""A log that several processes write to, and that all of them follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import trio
+
+from .base import Entry, Store, StoreUnavailable
+from .patience import until_available
+
+# What a bulletin keeps for those who could not follow it for a while.
+MOST_ENTRIES = 10_000
+MOST_BYTES = 64 * 2**20
+# The size of the position before an entry, in a message of the channel.
+_POSITION_SIZE = 8
+
+
+class Bulletin:
+    """Entries that all followers receive once, in the same order.
+
+    Each entry is in a log, and is published on a channel of the same name. Usually the
+    message is enough. A follower that finds that a position is missing reads the log.
+    """
+
+    def __init__(self, store: Store, name: str, *, ttl: float) -> None:
+        self._store = store
+        self._name = name
+        self._ttl = ttl
+        # The position of the last entry that was received. None: not known yet.
+        self._position: int | None = None
+
+    async def post(self, data: bytes) -> None:
+        """Add an entry. Raises StoreUnavailable, and may have added it even so."""
+        position = await self._store.append(
+            self._name, data, entries=MOST_ENTRIES, size=MOST_BYTES, ttl=self._ttl
+        )
+        message = position.to_bytes(_POSITION_SIZE, "big") + data
+        await self._store.publish(self._name, message)
+
+    async def follow(
+        self,
+        receive: Callable[[bytes], None],
+        missed: Callable[[], None],
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Call `receive` with each entry from now on.
+
+        `missed` is called if there were entries that the log does not have any more.
+        """
+        async with self._store.subscribe(self._name) as arrivals:
+            try:
+                await self._begin()
+            except StoreUnavailable:
+                task_status.started()
+                await until_available(self._begin)
+            else:
+                task_status.started()
+            while True:
+                messages = await arrivals.receive()
+                if not messages:
+                    await self._catch_up(receive, missed)
+                for message in messages:
+                    position = int.from_bytes(message[:_POSITION_SIZE], "big")
+                    if position - 1 == self._position:
+                        self._position = position
+                        receive(message[_POSITION_SIZE:])
+                    else:
+                        await self._catch_up(receive, missed)
+
+    async def _begin(self) -> None:
+        """Begin with the entries that are posted from now on."""
+        self._position = _last(await self._read(0))
+
+    async def _catch_up(
+        self, receive: Callable[[bytes], None], missed: Callable[[], None]
+    ) -> None:
+        """Receive the entries that are in the log and were not received yet."""
+        known = self._position or 0
+        # Including the last one that is known, to see that this is the same log.
+        entries = await until_available(partial(self._read, max(known - 1, 0)))
+        if known and (not entries or entries[0].position != known):
+            entries = await until_available(partial(self._read, 0))
+            if _last(entries) < known:  # the log has expired, and begins again
+                known = 0
+            if entries and entries[0].position > known + 1:
+                missed()
+        for entry in entries:
+            if entry.position > known:
+                self._position = entry.position
+                receive(entry.data)
+        self._position = max(_last(entries), known)
+
+    async def _read(self, after: int) -> list[Entry]:
+        page = await self._store.read_log(self._name, after)
+        return page.entries
+
+
+def _last(entries: list[Entry]) -> int:
+    return entries[-1].position if entries else 0

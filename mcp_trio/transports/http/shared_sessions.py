@@ -1,0 +1,565 @@
+"""Sessions in the server's store, which every process can serve.
+
+These are the keys in the store. Each also contains the name of the server.
+
+    record session:ID          the session
+    log stream:ID:a            its announcements: messages that belong to no request
+    record stream:ID:NAME      the stream of a POST, with the ids of its requests
+    log stream:ID:NAME         the events of that stream
+
+A process reads the record of a session when it first needs it, and keeps the session in
+memory. A process that changes or ends a session tells the others. So most requests do
+not use the store.
+
+One process is the *home* of a session. At first this is the process that has opened the
+session, and later the one that serves its latest GET. The home sends the announcements.
+It also counts the session, and ends it if the client has too many. The other processes
+have a copy, which they can drop at any time.
+
+The requests of a POST belong to the process that has received it. The id of this
+process is part of the stream's name. Another process that the client asks for the rest
+of the stream reads the log. If the owner is lost, it adds an error reply for the
+requests: see `followed_stream`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from math import inf
+from sys import intern
+from typing import Any
+
+from msgspec import MsgspecError, Raw
+from msgspec.structs import replace
+
+from ...auth.principal import Principal
+from ...protocol.errors import ServiceUnavailable
+from ...protocol.params import NO_CAPABILITIES, decode_params, shared_client_info
+from ...protocol.revisions import Revision, Revisions
+from ...protocol.session import Answer, Batch, Event, Notice
+from ...server.app import Server
+from ...server.handlers import handle_notification
+from ...server.subscriptions import KINDS
+from ...stores.base import Entry
+from ...stores.patience import until_available
+from ...stores.peer_messages import (
+    AboutSession,
+    AnyMessage,
+    QuestionAnswered,
+    RequestCancelled,
+    SessionChanged,
+    SessionClaimed,
+    SessionEnded,
+    StreamFollowed,
+    StreamGrew,
+)
+from ...stores.peers import Identity, Peers
+from .event_stream import NOWHERE
+from .feed import Feed
+from .followed_stream import FollowedFeed, new_replica
+from .messages import Refused, refusal
+from .session_record import SessionRecord, decode_session, encode_record
+from .sessions import (
+    NO_SUCH_EVENT,
+    NO_SUCH_SESSION,
+    HttpSession,
+    NotHere,
+    new_session_id,
+    parse_event_id,
+)
+from .shared_session import SessionKeeper, SharedHttpSession
+from .stored_stream import ANNOUNCEMENTS, Announcements
+from .stream_logs import StreamLogs
+
+# The longest id that can be one of ours.
+MAX_ID = 64
+# Parts of the idle timeout. A session in use is renewed in the store after the first.
+# The store then keeps it for the second.
+TOUCH_AFTER = 0.05
+KEEP_FOR = 1.25
+
+
+class SharedSessions(SessionKeeper):
+    """The sessions that this process knows of."""
+
+    def __init__(self, server: Server[Any], peers: Peers, revisions: Revisions) -> None:
+        super().__init__(server.ledger)
+        self.peers = peers
+        self.logs = StreamLogs(peers, self.idle_timeout)
+        self.is_stopping = False
+        self._server = server
+        self._revisions = revisions
+        self._store = peers.store
+        peers.observe(self)
+
+    def new_conversation(self, stated: Revision | None = None) -> SharedHttpSession:
+        """Return a conversation that becomes a session when `initialize` is answered.
+
+        `stated` is the revision that the client names.
+        """
+        return SharedHttpSession(self._server, self, stated, self._revisions)
+
+    def _here(self, id: bytes) -> SharedHttpSession | None:
+        """Return a session that this process knows of."""
+        session = self.get(id)
+        return None if session is None else self.as_shared(session)
+
+    def as_shared(self, session: HttpSession) -> SharedHttpSession:
+        """Return a session with its exact type."""
+        assert isinstance(session, SharedHttpSession)
+        return session
+
+    def _key(self, id: bytes) -> str:
+        return self.peers.key("session", id.decode())
+
+    # Finding sessions
+
+    def find(self, id: bytes, principal: Principal | None) -> HttpSession | None:
+        """Return a principal's session. Raises NotHere if the store has to be asked."""
+        session = self._here(id)
+        if session is None or session.is_stale:
+            raise NotHere(id)
+        if super().find(id, principal) is None:
+            return None
+        self._note_use(session)
+        return session
+
+    async def load(self, id: bytes, peer: str) -> None:
+        """Read a session from the store, and serve it here if it exists.
+
+        Raises StoreUnavailable, and Refused if this process has too many sessions.
+        """
+        record = await self._read(id)
+        session = self._here(id)
+        if record is None:
+            if session is not None:
+                self._drop(session)
+        elif session is not None:
+            session.home = record.home
+            self._take_over(session, record)
+        else:
+            self._add(id, record, peer)
+
+    async def _read(self, id: bytes) -> SessionRecord | None:
+        if len(id) > MAX_ID or not id.isascii():
+            return None
+        found = await self._store.read(self._key(id))
+        return None if found is None else decode_session(found.value)
+
+    def _add(self, id: bytes, record: SessionRecord, peer: str) -> None:
+        """Serve a session that another process has opened."""
+        revision = self._revisions.opening.get(record.revision)
+        if revision is None:  # this process does not serve that one
+            return
+        session = self.new_conversation()
+        session.address = peer
+        if record.principal is not None:
+            session.principal = Principal(record.principal)
+        state = session.session
+        state.revision = revision
+        if record.capabilities != NO_CAPABILITIES:
+            state.capabilities = record.capabilities
+        if record.client is not None:
+            state.client = shared_client_info(record.client)
+        state.offered = intern(record.offered)
+        session.id = id
+        if not self.open(session):
+            raise Refused(refusal(503, "Too many sessions, and all of them busy"))
+        session.home = record.home
+        self._take_over(session, record)
+
+    def _take_over(self, session: SharedHttpSession, record: SessionRecord) -> None:
+        """Update a session from its record."""
+        session.record = record
+        session.is_stale = False
+        session.session.log_level = record.log_level
+        subscriptions = self._server.subscriptions
+        if record.is_initialized:
+            subscriptions.opened(session)
+        here = set(subscriptions.subscribed(session))
+        for uri in here.difference(record.subscriptions):
+            subscriptions.unsubscribe(session, uri)
+        for uri in record.subscriptions:
+            if uri not in here:
+                subscriptions.subscribe(session, uri)
+
+    # Opening, changing and ending them
+
+    async def store(self, session: SharedHttpSession) -> None:
+        """Store what a client has set in a session. Raises StoreUnavailable."""
+        if session.record is None:
+            await self._create(session)
+            return
+        subscriptions = self._server.subscriptions
+        changes = session.changes(
+            subscriptions.subscribed(session),
+            is_initialized=subscriptions.is_open(session),
+        )
+        if not changes:
+            return
+        await self._change(session, changes.apply)
+        # Only the home needs to know what the session is told.
+        if changes.log_level is not None or not session.is_home:
+            id = session.id.decode()
+            await self.peers.post(SessionChanged(id, self.peers.identity.id))
+
+    async def _create(self, session: SharedHttpSession) -> None:
+        state = session.session
+        principal = session.principal
+        record = SessionRecord(
+            revision=session.revision.name,
+            home=self.peers.identity.id,
+            principal=None if principal is None else principal.name,
+            capabilities=state.capabilities,
+            client=state.client,
+            offered=state.offered,
+        )
+        id = new_session_id()
+        await self._store.write(
+            self._key(id),
+            encode_record(record),
+            ttl=KEEP_FOR * self.idle_timeout,
+            expected=0,
+        )
+        session.id = id
+        session.record = record
+        session.home = record.home
+        session.touched = self.now
+
+    async def _change(
+        self, session: SharedHttpSession, change: Callable[[SessionRecord], object]
+    ) -> None:
+        """Change the record of a session. `change` may be called more than once.
+
+        Raises StoreUnavailable, and Refused if the session has ended.
+        """
+        key = self._key(session.id)
+        while True:
+            found = await self._store.read(key)
+            if found is None:
+                self._drop(session)
+                raise Refused(NO_SUCH_SESSION)
+            record = decode_session(found.value)
+            change(record)
+            encoded = encode_record(record)
+            if await self._store.write(key, encoded, expected=found.version):
+                self._take_over(session, record)
+                return
+
+    def open(self, session: HttpSession) -> bool:
+        """Serve a session here; see `Sessions.open`."""
+        if super().open(session):
+            return True
+        if isinstance(session, SharedHttpSession) and session.record is not None:
+            self._end_everywhere_soon(session.id)
+        return False
+
+    async def end_everywhere(self, id: bytes) -> None:
+        """End a session at all processes. Raises StoreUnavailable."""
+        await self._store.delete(self._key(id))
+        await self._store.delete_log(self._announcements_key(id))
+        await self.peers.post(SessionEnded(id.decode()))
+        session = self.get(id)
+        if session is not None:
+            self._drop(session)
+
+    def _announcements_key(self, id: bytes) -> str:
+        return self.peers.key("stream", f"{id.decode()}:{ANNOUNCEMENTS}")
+
+    def _end_everywhere_soon(self, id: bytes) -> None:
+        end = partial(self.end_everywhere, id)
+        self.peers.start_soon(partial(until_available, end))
+
+    def end(self, session: HttpSession) -> None:
+        """End a session, because its client has too many or too much.
+
+        A copy is only dropped.
+        """
+        if isinstance(session, SharedHttpSession) and session.is_home:
+            self._end_everywhere_soon(session.id)
+        self._drop(session)
+
+    def _drop(self, session: HttpSession) -> None:
+        """Stop serving a session at this process."""
+        if self.get(session.id) is session:
+            super().end(session)
+
+    def close(self) -> None:
+        """Stop serving sessions here. They go on at other processes."""
+        self.is_stopping = True
+        for session in list(self.values()):
+            self._drop(session)
+        self.peers.stop_observing(self)
+
+    # Idle sessions
+
+    def note_use(self, session: HttpSession) -> None:
+        """Count a session as just used, at all processes."""
+        super().note_use(session)
+        self._note_use(self.as_shared(session))
+
+    def _note_use(self, shared: SharedHttpSession) -> None:
+        if shared.touched + TOUCH_AFTER * self.idle_timeout < self.now:
+            shared.touched = self.now
+            self.peers.start_soon(partial(self._touch, shared))
+
+    async def _touch(self, session: SharedHttpSession) -> None:
+        try:
+            ttl = KEEP_FOR * self.idle_timeout
+            is_there = await self._store.touch(self._key(session.id), ttl)
+        except ServiceUnavailable:
+            session.touched = -inf
+            return
+        if not is_there:
+            self._drop(session)
+        elif not session.is_home and not await self.peers.exists(session.home):
+            self._claim_soon(session)
+
+    def end_idle(self, session: HttpSession) -> None:
+        """Drop a session that was not used here for too long.
+
+        It may be in use elsewhere. If so, its home keeps it.
+        """
+        shared = self.as_shared(session)
+        if not shared.is_home:
+            self._drop(shared)
+            return
+        super().note_use(shared)
+        # The next request asks the store whether the session still exists.
+        shared.is_stale = True
+        self.peers.start_soon(partial(self._drop_if_gone, shared))
+
+    async def _drop_if_gone(self, session: SharedHttpSession) -> None:
+        if await until_available(partial(self._read, session.id)) is None:
+            self._drop(session)
+
+    # Streams
+
+    async def open_feed(
+        self, session: SharedHttpSession, last_event: bytes | None, plain: Feed
+    ) -> Feed:
+        """Return what sends the stream that a `Last-Event-ID` names.
+
+        Without one, that is the stream of announcements. `plain` is a feed without a
+        stream. Raises StoreUnavailable, Refused and Denied.
+        """
+        name = ANNOUNCEMENTS
+        after = None
+        if last_event is not None and session.revision.resumes:
+            stream_name, after = parse_event_id(last_event)
+            name = stream_name.decode("latin-1")
+        if name == ANNOUNCEMENTS:
+            await self._listen(session, after)
+            return replace(plain, stream=session.announcements, after=after)
+        assert after is not None
+        own = session.own_stream(name.encode("latin-1"))
+        if own is not None:
+            session.check_may_resume(own.principal)
+            return replace(plain, stream=own, after=after)
+        record = await self.logs.find(session.id.decode(), name)
+        if record is None:
+            raise Refused(NO_SUCH_EVENT)
+        session.check_may_resume(record.stored_principal())
+        return FollowedFeed(
+            new_replica(name, after, primes=session.revision.primes),
+            plain.metrics,
+            after,
+            plain.access,
+            plain.principal,
+            plain.token,
+            session=session,
+            logs=self.logs,
+            record=record,
+            name=name,
+        )
+
+    # Announcements
+
+    async def _listen(self, session: SharedHttpSession, after: int | None) -> None:
+        """Be the home of a session, whose client reads its announcements here.
+
+        The client has seen those up to `after`, or with None all that were sent.
+        Raises StoreUnavailable.
+        """
+        if not session.is_home:
+            await self._become_home(session, after)
+        elif session.announcements.is_unread and after is None:
+            # They are about to be sent.
+            await self._note_sent(session)
+
+    async def _note_sent(self, session: SharedHttpSession) -> None:
+        sent = session.announcements.next_number - 1
+
+        def change(record: SessionRecord) -> None:
+            record.sent = sent
+
+        await self._change(session, change)
+
+    async def _become_home(
+        self, session: SharedHttpSession, after: int | None = None
+    ) -> None:
+        """Send the announcements of a session from now on."""
+        before = session.record.sent if session.record is not None else 0
+        home = session.home
+        id = session.id.decode()
+        entries = await self.logs.read(id, ANNOUNCEMENTS, 0)
+        me = self.peers.identity.id
+
+        def change(record: SessionRecord) -> None:
+            record.home = me
+            if entries:
+                record.sent = entries[-1].position
+
+        await self._change(session, change)
+        self._load_announcements(session, entries, before if after is None else after)
+        await self.peers.post(SessionClaimed(id, me))
+        if not await self.peers.exists(home):
+            self._announce_everything(session)
+
+    def _claim_soon(self, session: SharedHttpSession) -> None:
+        """Be the home of a session whose home was lost, unless it ends before."""
+
+        async def claim() -> None:
+            with suppress(Refused):
+                await until_available(partial(self._become_home, session))
+
+        self.peers.start_soon(claim)
+
+    def _load_announcements(
+        self, session: SharedHttpSession, entries: list[Entry], sent: int
+    ) -> None:
+        """Begin with the announcements that the store has."""
+        if not session.revision.resumes:
+            return
+        stream = session.new_announcements()
+        stream.begin_with(entries, sent)
+        if session.channel is not NOWHERE:
+            # Whoever read here before opens another GET, or has done so.
+            session.channel.close()
+        session.channel = stream
+
+    def _announce_everything(self, session: SharedHttpSession) -> None:
+        """Tell a client of all that may have changed since its home was lost."""
+        stream = session.announcements
+        for kind in KINDS:
+            if kind in session.session.offered.split():
+                session.tell(f"notifications/{kind}/list_changed", {}, stream)
+        for uri in self._server.subscriptions.subscribed(session):
+            session.tell("notifications/resources/updated", {"uri": uri}, stream)
+
+    # What other processes say
+
+    def heard(self, message: AnyMessage) -> None:
+        """Act on a message, if it is about a session that is served here."""
+        if not isinstance(message, AboutSession):
+            return
+        session = self._here(message.session.encode())
+        if session is not None:
+            self._hear(session, message)
+
+    def _hear(self, session: SharedHttpSession, message: AboutSession) -> None:
+        if isinstance(message, SessionEnded):
+            self._drop(session)
+        elif isinstance(message, SessionChanged):
+            if message.process != self.peers.identity.id:
+                self._reload_soon(session)
+        elif isinstance(message, SessionClaimed):
+            session.home = message.process
+            if session.is_home:
+                self._read_announcements_soon(session)
+        elif isinstance(message, RequestCancelled):
+            scope = session.cancel_scopes.get(message.request)
+            if scope is not None:
+                scope.cancel()
+        elif isinstance(message, QuestionAnswered):
+            session.take_answer(_answer_of(message))
+        else:
+            self._hear_of_stream(session, message)
+
+    def _hear_of_stream(
+        self, session: SharedHttpSession, message: AboutSession
+    ) -> None:
+        if isinstance(message, StreamFollowed):
+            stream = session.own_stream(message.stream.encode())
+            if stream is not None:
+                stream.followers.add(message.process)
+        elif isinstance(message, StreamGrew):
+            session.note_growth()
+            if message.stream == ANNOUNCEMENTS and session.is_home:
+                self._read_announcements_soon(session)
+
+    def _read_announcements_soon(self, session: SharedHttpSession) -> None:
+        """Send what others have added to the announcements."""
+        stream = session.announcements
+        if isinstance(stream, Announcements):
+            self.peers.start_soon(stream.read)
+
+    def _reload_soon(self, session: SharedHttpSession) -> None:
+        load = partial(self.load, session.id, session.address)
+        self.peers.start_soon(partial(until_available, load))
+
+    def missed_messages(self) -> None:
+        """Read every session again when it is next used; those in use now."""
+        for session in list(self.values()):
+            shared = self.as_shared(session)
+            shared.is_stale = True
+            if shared.is_busy or shared.is_home:
+                self._reload_soon(shared)
+
+    def lost_identity(self, identity: Identity) -> None:
+        """Cancel requests that other processes have answered or will answer."""
+        for session in list(self.values()):
+            shared = self.as_shared(session)
+            shared.abandon_streams(identity)
+            if shared.home == identity.id:
+                self._claim_soon(shared)
+
+    # Notifications and answers of clients
+
+    async def take(self, session: SharedHttpSession, event: Event | None) -> None:
+        """Act on a POST without requests. Raises StoreUnavailable."""
+        parts = event.events if isinstance(event, Batch) else [event]
+        for part in parts:
+            if isinstance(part, Answer):
+                await self._take_answer(session, part)
+            elif isinstance(part, Notice):
+                await self._take_notice(session, part)
+
+    async def _take_answer(self, session: SharedHttpSession, answer: Answer) -> None:
+        process = session.asked_by(answer)
+        if process is None:
+            session.take_answer(answer)
+        else:
+            await self.peers.send(process, session.message_with(answer))
+
+    async def _take_notice(self, session: SharedHttpSession, notice: Notice) -> None:
+        if notice.method == "notifications/cancelled":
+            cancelled = _cancelled_request(session, notice)
+            if cancelled is not None:
+                await self.peers.post(cancelled)
+                return
+        handle_notification(self._server, session, notice)
+        await session.save()
+
+
+def _answer_of(message: QuestionAnswered) -> Answer:
+    return Answer(
+        message.question,
+        None if message.result is None else Raw(message.result),
+        None if message.error is None else Raw(message.error),
+    )
+
+
+def _cancelled_request(
+    session: SharedHttpSession, notice: Notice
+) -> RequestCancelled | None:
+    """Return what to tell others of a cancellation, unless the request runs here."""
+    try:
+        id = decode_params(notice.method, notice.raw).request_id
+    except MsgspecError:
+        return None
+    if id in session.cancel_scopes:
+        return None
+    return RequestCancelled(session.id.decode(), id)

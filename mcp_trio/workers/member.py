@@ -1,0 +1,140 @@
+"""A worker's side: it hears from its parent, and ends when the parent does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from itertools import count
+
+import trio
+
+from .messages import (
+    AllMetrics,
+    Begin,
+    CollectMetrics,
+    MetricsPage,
+    Ready,
+    ReportMetrics,
+    Stop,
+    WorkerChannel,
+)
+
+# Seconds that the parent may take to collect the metrics of all workers.
+COLLECTED_WITHIN = 3.0
+
+
+class Member:
+    """One of the workers. It is the `ProcessGroup` of its server.
+
+    `stop` is set when running requests may finish and no others should begin, and
+    `stop_at_once` when nothing has time any more.
+    """
+
+    def __init__(self, begin: Begin, end: socket.socket) -> None:
+        self.stop = trio.Event()
+        self.stop_at_once = trio.Event()
+        # Whether the other workers stop too.
+        self.is_stopping = False
+        self.listeners = {
+            transport: [_inherited(descriptor) for descriptor in descriptors]
+            for transport, descriptors in begin.listeners.items()
+        }
+        self._end = end
+        self._channel: WorkerChannel | None = None
+        self._own_page: Callable[[], bytes] = bytes
+        # The requests for the metrics of all workers that were not answered yet.
+        self._collecting: dict[int, trio.Event] = {}
+        self._collected: dict[int, bytes] = {}
+        self._numbers = count(1)
+
+    async def run(
+        self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Do what the parent says until it is gone. Then stop."""
+        self._channel = WorkerChannel(self._end)
+        task_status.started()
+        await self._receive(self._channel)
+        # Nobody would start another worker, or this one again.
+        self.is_stopping = True
+        self.stop.set()
+        for collecting in self._collecting.values():
+            collecting.set()
+
+    async def announce(self, ready: Ready) -> None:
+        """Tell the parent that this worker serves."""
+        if self._channel is not None:
+            await self._channel.send(ready)
+
+    async def leave(self) -> None:
+        """Leave the last metrics to the parent, and hear no more from it."""
+        if self._channel is not None:
+            await self._channel.send(MetricsPage(self._own_page()))
+            await self._channel.aclose()
+
+    async def _receive(self, channel: WorkerChannel) -> None:
+        """Do what the parent says until it is gone."""
+        while True:
+            message = await channel.receive()
+            if message is None:
+                return
+            if isinstance(message, Stop):
+                self.is_stopping |= message.is_for_all
+                self.stop.set()
+                if message.at_once:
+                    self.stop_at_once.set()
+            elif isinstance(message, ReportMetrics):
+                await channel.send(MetricsPage(self._own_page()))
+            elif isinstance(message, AllMetrics):
+                collecting = self._collecting.get(message.number)
+                if collecting is not None:
+                    self._collected[message.number] = message.page
+                    collecting.set()
+
+    # Metrics
+
+    def use_page(self, render: Callable[[], bytes]) -> None:
+        """Report this page as the metrics of this worker."""
+        self._own_page = render
+
+    async def all_metrics(self) -> bytes:
+        """Return the metrics of all workers; only of this one if the parent is gone."""
+        if self._channel is None:
+            return self._own_page()
+        number = next(self._numbers)
+        self._collecting[number] = trio.Event()
+        try:
+            with trio.move_on_after(COLLECTED_WITHIN):
+                await self._channel.send(CollectMetrics(number))
+                await self._collecting[number].wait()
+        finally:
+            del self._collecting[number]
+        page = self._collected.pop(number, None)
+        return self._own_page() if page is None else page
+
+
+def _inherited(descriptor: int) -> socket.socket:
+    """Return a socket that this process has inherited, and its children do not."""
+    os.set_inheritable(descriptor, False)
+    return socket.socket(fileno=descriptor)
+
+
+def end_with_parent(lifeline: int, seconds: float) -> None:
+    """End this process so many seconds after its parent has ended.
+
+    This happens in a thread, so that it also ends a process whose loop is blocked.
+    """
+    if sys.platform == "win32":
+        raise RuntimeError("there are no workers on Windows")
+    os.set_inheritable(lifeline, False)
+
+    def wait() -> None:
+        os.read(lifeline, 1)
+        time.sleep(seconds)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=wait, name="lifeline", daemon=True).start()

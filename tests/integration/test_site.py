@@ -1,0 +1,123 @@
+"""The documentation as a site: it builds without a warning, and its search finds pages."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.support.browser import Page, browser
+from tests.support.paths import PROJECT
+
+pytest.importorskip("mkdocs")
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+# What a newcomer types into the search, and the page that must come first.
+QUESTIONS = {
+    "sampling": "asking",
+    "authentication": "access",
+    "rate limit": "limits",
+    "stateless": "scaling",
+    "logging": "limits",
+    "pagination": "resources",
+    "environment variable": "hosts",
+    "httpx": "libraries",
+    "Windows": "hosts",
+    "elicitation": "asking",
+    "structured content": "results",
+    "progress": "tools",
+    "timeout": "tools",
+    "lifespan": "tools",
+    "middleware": "middleware",
+    "OpenTelemetry": "observability",
+    "PyPI": "publishing",
+    "nginx": "deploying",
+    "Redis": "scaling",
+    "FastMCP": "migrating",
+    "OpenAPI": "openapi",
+    "golden trace": "traces",
+    "record": "traces",
+    "subscriptions": "resources",
+    "the port is in use": "troubles",
+    "unit test": "testing",
+    "JSON Schema dialect": "revisions",
+}
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves files, and logs nothing."""
+
+    def log_message(self, *_: object) -> None:
+        """Write nothing."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(folder)]
+    done = subprocess.run(
+        command,
+        cwd=PROJECT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    handler = partial(Quiet, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def page(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with browser(tmp_path_factory.mktemp("chromium")) as wire:
+        page = Page(wire)
+        page.call("Page.navigate", url=f"{address}/")
+        page.until("document.querySelector('[data-md-component=search-query]')")
+        yield page
+
+
+def first_result(page: Page, words: str) -> str:
+    """Type words into the search, and return the path of the first result."""
+    query = "document.querySelector('[data-md-component=search-query]')"
+    links = "document.querySelectorAll('.md-search-result__link')"
+    # Empty results tell the next search's results from the last one's.
+    page.ask(f"{query}.focus(); {query}.value = 'qqqqzzzz'")
+    page.ask(f"{query}.dispatchEvent(new Event('keyup', {{bubbles: true}}))")
+    page.until(f"{links}.length === 0")
+    page.ask(f"{query}.value = {words!r}")
+    page.ask(f"{query}.dispatchEvent(new Event('keyup', {{bubbles: true}}))")
+    page.until(f"{links}.length > 0")
+    path = page.ask(f"new URL({links}[0].href).pathname")
+    return str(path).strip("/")
+
+
+@pytest.mark.parametrize(("words", "expected"), QUESTIONS.items(), ids=QUESTIONS)
+def test_the_first_page_that_the_search_offers_answers(
+    page: Page, words: str, expected: str
+) -> None:
+    assert first_result(page, words) == expected
+
+
+def test_each_public_class_is_in_the_reference(site: Path) -> None:
+    text = (site / "reference" / "server" / "index.html").read_text(encoding="utf-8")
+    for name in ("mcp_trio.Server.tool", "mcp_trio.Context.progress"):
+        assert f'id="{name}"' in text

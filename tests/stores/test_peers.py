@@ -1,0 +1,121 @@
+"""The processes of one server that share a store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+from trio.testing import MockClock
+
+from mcp_trio.stores.peer_messages import AnyMessage, SessionEnded, StreamGrew
+from mcp_trio.stores.peers import LEASE, Identity, Peers, process_of
+from tests.support.shared_sites import PartedStore, SharedMemoryStore
+
+
+class Heard:
+    """What an observer was called with."""
+
+    def __init__(self) -> None:
+        self.messages: list[AnyMessage] = []
+        self.lost: list[str] = []
+
+    def heard(self, message: AnyMessage) -> None:
+        self.messages.append(message)
+
+    def missed_messages(self) -> None:
+        raise AssertionError("nothing was lost")
+
+    def lost_identity(self, identity: Identity) -> None:
+        self.lost.append(identity.id)
+
+
+@asynccontextmanager
+async def process(store: SharedMemoryStore) -> AsyncIterator[tuple[Peers, Heard]]:
+    peers = Peers(store, "server")
+    heard = Heard()
+    peers.observe(heard)
+    async with peers.running():
+        yield peers, heard
+
+
+async def test_messages_reach_all_processes_or_one(autojump_clock: MockClock) -> None:
+    store = SharedMemoryStore()
+    async with process(store) as (a, at_a), process(store) as (b, at_b):
+        to_all = SessionEnded("s")
+        to_b = StreamGrew("s", "t")
+        await a.post(to_all)
+        await a.send(b.identity.id, to_b)
+        await a.send("nobody", to_b)
+        await trio.sleep(1)
+        assert at_a.messages == [to_all]
+        assert sorted(map(repr, at_b.messages)) == sorted(map(repr, [to_all, to_b]))
+    assert not [log for log in store._logs if "nobody" in log]
+
+
+async def test_a_process_that_lives_is_never_lost(autojump_clock: MockClock) -> None:
+    store = SharedMemoryStore()
+    async with process(store) as (a, at_a), process(store) as (b, _):
+        for _ in range(30):
+            await trio.sleep(LEASE / 3)
+            assert not await b.is_lost(a.identity.id)
+            assert await b.exists(a.identity.id)
+        assert at_a.lost == []
+
+
+async def test_a_process_that_was_killed_is_lost_after_its_lease(
+    autojump_clock: MockClock,
+) -> None:
+    store = SharedMemoryStore()
+    async with process(store) as (b, _):
+        with trio.CancelScope() as killed:
+            async with process(store) as (a, _):
+                name = a.new_name()
+                killed.cancel()
+                await trio.sleep_forever()
+        assert not await b.is_lost(process_of(name))
+        await trio.sleep(LEASE + 1)
+        assert await b.is_lost(process_of(name))
+
+
+async def test_a_process_that_stops_is_lost_at_once(autojump_clock: MockClock) -> None:
+    store = SharedMemoryStore()
+    async with process(store) as (b, _):
+        async with process(store) as (a, _):
+            id = a.identity.id
+        assert await b.is_lost(id)
+        assert not await b.exists(id)
+
+
+async def test_a_process_that_was_declared_lost_goes_on_as_another(
+    autojump_clock: MockClock,
+) -> None:
+    shared = SharedMemoryStore()
+    parted = PartedStore(shared)
+    async with process(parted) as (a, at_a), process(shared) as (b, _):
+        old = a.identity
+        parted.is_cut_off = True
+        await trio.sleep(2 * LEASE)
+        assert await b.is_lost(old.id)
+        assert at_a.lost == []
+        parted.is_cut_off = False
+        await trio.sleep(1)
+        assert at_a.lost == [old.id]
+        assert a.identity is not old
+        await trio.sleep(2 * LEASE)
+        assert not await b.is_lost(a.identity.id)
+
+
+async def test_a_process_that_was_cut_off_in_vain_keeps_its_name(
+    autojump_clock: MockClock,
+) -> None:
+    shared = SharedMemoryStore()
+    parted = PartedStore(shared)
+    async with process(parted) as (a, at_a):
+        id = a.identity.id
+        parted.is_cut_off = True
+        await trio.sleep(2 * LEASE)
+        parted.is_cut_off = False
+        await trio.sleep(2 * LEASE)
+        assert a.identity.id == id
+        assert at_a.lost == []

@@ -1,0 +1,630 @@
+"""Sessions that several processes serve."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from typing import Any
+
+import pytest
+import trio
+
+from mcp_trio import Access, Context, Principal, Server
+from mcp_trio.client.event_parser import EventParser
+from mcp_trio.stores import peers
+from mcp_trio.stores.memory import MemoryStore
+from mcp_trio.stores.parent import ParentStore, serve_store
+from mcp_trio.transports.http import followed_stream
+from mcp_trio.transports.http.sessions import Sessions
+from tests.support.http_wire import (
+    HEADERS,
+    HOSTS,
+    Signals,
+    Site,
+    make_server,
+    message,
+    request,
+)
+from tests.support.shared_sites import (
+    Events,
+    Killable,
+    PartedStore,
+    SharedMemoryStore,
+    calling,
+    getting,
+    listening,
+    one_site,
+    posting,
+    two_sites,
+)
+
+VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
+
+
+def make() -> Server:
+    server = make_server()
+
+    @server.resource("note://{name}")
+    async def note(name: str) -> str:
+        return name
+
+    return server
+
+
+async def add(there: Site, session: dict[str, str]) -> Any:
+    params = {"name": "add", "arguments": {"a": 1, "b": 2}}
+    return await there.post(message("tools/call", params), session)
+
+
+async def subscribe(there: Site, session: dict[str, str], uri: str) -> None:
+    answer = await there.post(message("resources/subscribe", {"uri": uri}), session)
+    assert answer.json["result"] == {}
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_session_of_one_process_is_served_by_another(
+    version: str, host: str
+) -> None:
+    async with two_sites(make, host=host) as (a, b):
+        session = await a.open_session(version)
+        reply = await add(b, session)
+        assert reply.status == 200
+        assert reply.json["result"]["content"][0]["text"] == "3"
+
+
+@pytest.mark.parametrize("host", HOSTS)
+async def test_a_session_that_ends_at_one_process_ends_at_all(host: str) -> None:
+    async with two_sites(make, host=host) as (a, b):
+        session = await a.open_session()
+        assert (await add(b, session)).status == 200
+        assert (await b.send("DELETE", "/mcp", session)).status == 204
+        assert (await add(b, session)).status == 404
+        with trio.fail_after(1):
+            while (await add(a, session)).status != 404:
+                pass
+
+
+async def test_an_unknown_session_is_404() -> None:
+    async with two_sites(make) as (a, _):
+        session = await a.open_session()
+        for unknown in ("x", "x" * 500, "a:b"):
+            there = await add(a, {**session, "Mcp-Session-Id": unknown})
+            assert there.status == 404
+
+
+async def test_a_session_belongs_to_its_principal_at_every_process() -> None:
+    async def verify(token: str) -> Principal:
+        return Principal(token)
+
+    def make_guarded() -> Server:
+        return make_server(access=verify)
+
+    async with two_sites(make_guarded) as (a, b):
+        mine = {"Authorization": "Bearer me"}
+        opening = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"},
+        }
+        opened = await a.post(message("initialize", opening), mine)
+        session = {"Mcp-Session-Id": opened.headers["mcp-session-id"]}
+        assert (await add(b, {**session, **mine})).status == 200
+        theirs = {"Authorization": "Bearer you"}
+        assert (await add(b, {**session, **theirs})).status == 404
+        assert (await b.send("DELETE", "/mcp", {**session, **theirs})).status == 404
+
+
+async def test_what_a_client_sets_at_one_process_holds_at_all() -> None:
+    def make_logging() -> Server:
+        server = make_server()
+
+        @server.tool
+        async def say(ctx: Context) -> str:
+            await ctx.log("info", "hello")
+            return "said"
+
+        return server
+
+    async with two_sites(make_logging) as (a, b):
+        session = await a.open_session()
+        assert (await add(b, session)).status == 200
+        await b.post(message("logging/setLevel", {"level": "error"}), session)
+
+        async def is_silent() -> bool:
+            said = await a.post(message("tools/call", {"name": "say"}), session)
+            return said.headers["content-type"] == "application/json"
+
+        with trio.fail_after(5):
+            while not await is_silent():
+                pass
+
+
+async def test_the_standing_stream_hears_what_changes_at_another_process() -> None:
+    async with two_sites(make) as (a, b):
+        session = await a.open_session()
+        await subscribe(a, session, "note://a")
+        async with getting(b, session) as events:
+            await events.primed()
+            a.server.add_tool(trio.sleep, name="new")
+            changed = await events.next()
+            assert changed["method"] == "notifications/tools/list_changed"
+            a.server.resource_updated("note://a")
+            updated = await events.next()
+            assert updated["method"] == "notifications/resources/updated"
+            assert updated["params"] == {"uri": "note://a"}
+
+
+async def test_only_the_latest_stream_gets_announcements() -> None:
+    async with two_sites(make) as (a, b):
+        session = await a.open_session()
+        async with getting(a, session) as old, getting(b, session) as new:
+            await old.primed()
+            await new.primed()
+            b.server.add_tool(trio.sleep, name="one")
+            assert (await new.next())["method"].endswith("list_changed")
+            with trio.move_on_after(0.2):
+                raise AssertionError(f"{await old.next()} was sent twice")
+
+
+async def test_announcements_that_nobody_read_are_sent_by_another_process() -> None:
+    async with two_sites(make) as (a, b):
+        session = await a.open_session()
+        a.server.add_tool(trio.sleep, name="one")
+        await add(a, session)
+        b.server.add_tool(trio.sleep, name="two")
+        async with getting(b, session) as events:
+            for _ in range(2):
+                assert (await events.next())["method"].endswith("list_changed")
+            last = events.ids[-1]
+        b.server.add_tool(trio.sleep, name="three")
+        async with getting(a, session, last) as events:
+            assert (await events.next())["method"].endswith("list_changed")
+            with trio.move_on_after(0.2):
+                raise AssertionError(f"{await events.next()} was sent twice")
+
+
+async def test_a_subscription_of_2026_hears_what_changes_at_another_process() -> None:
+    async with two_sites(make) as (a, b):
+        wanted = {"toolsListChanged": True, "resourceSubscriptions": ["note://a"]}
+        async with listening(b, wanted) as events, listening(a, wanted) as at_a:
+            a.server.add_tool(trio.sleep, name="new")
+            for heard in (events, at_a):
+                changed = await heard.next()
+                assert changed["method"] == "notifications/tools/list_changed"
+            a.server.resource_updated("note://a")
+            for heard in (events, at_a):
+                updated = await heard.next()
+                assert updated["method"] == "notifications/resources/updated"
+
+
+def make_asking() -> Server:
+    server = make_server()
+    add_asking(server)
+    return server
+
+
+def add_asking(server: Server) -> None:
+    """Add a tool that asks the client."""
+
+    @server.tool
+    async def places(ctx: Context) -> str:
+        return ", ".join(root.uri for root in await ctx.roots())
+
+
+async def test_a_question_of_one_process_is_answered_at_another() -> None:
+    async with two_sites(make_asking) as (a, b):
+        session = await a.open_session(capabilities={"roots": {}})
+        async with calling(a, session, "places") as events:
+            question = await events.next()
+            assert question["method"] == "roots/list"
+            answer = {
+                "jsonrpc": "2.0",
+                "id": question["id"],
+                "result": {"roots": [{"uri": "file:///a"}]},
+            }
+            assert (await b.post(answer, session)).status == 202
+            reply = await events.next()
+            assert reply["result"]["content"][0]["text"] == "file:///a"
+            assert await events.next() is None
+
+
+async def test_a_request_of_one_process_is_cancelled_at_another() -> None:
+    signals = Signals()
+
+    def make_waiting() -> Server:
+        return make_server(signals)
+
+    async with two_sites(make_waiting) as (a, b):
+        session = await a.open_session()
+        async with trio.open_nursery() as nursery:
+
+            async def call() -> None:
+                body = message("tools/call", {"name": "wait"}, 7)
+                await a.post(body, session)
+
+            nursery.start_soon(call)
+            await signals.begun.wait()
+            note = {
+                "jsonrpc": "2.0",
+                "method": "notifications/cancelled",
+                "params": {"requestId": 7},
+            }
+            assert (await b.post(note, session)).status == 202
+            with trio.fail_after(5):
+                await signals.cleaned.wait()
+
+
+class Steps:
+    """A tool that reports a step whenever it is let go."""
+
+    def __init__(self) -> None:
+        self.go = trio.Semaphore(0)
+
+    def make(self) -> Server:
+        server = make_server()
+
+        @server.tool
+        async def advance(count: int, ctx: Context) -> str:
+            for number in range(count):
+                await self.go.acquire()
+                await ctx.progress(number + 1, count)
+            await self.go.acquire()
+            return "done"
+
+        return server
+
+
+@pytest.mark.parametrize("host", HOSTS)
+async def test_a_stream_of_one_process_is_resumed_at_another(host: str) -> None:
+    steps = Steps()
+    async with two_sites(steps.make, host=host) as (a, b):
+        session = await a.open_session()
+        steps.go.release()
+        async with calling(a, session, "advance", {"count": 3}) as events:
+            assert (await events.next())["params"]["progress"] == 1
+        seen = events.ids[-1]
+        steps.go.release()
+        async with getting(b, session, seen) as resumed:
+            assert (await resumed.next())["params"]["progress"] == 2
+            steps.go.release()
+            assert (await resumed.next())["params"]["progress"] == 3
+            steps.go.release()
+            reply = await resumed.next()
+            assert reply["id"] == 7
+            assert reply["result"]["content"][0]["text"] == "done"
+            assert await resumed.next() is None
+        assert len(set(resumed.ids)) == len(resumed.ids)
+        # Everything again, and from the process where it ran.
+        for there in (a, b):
+            async with getting(there, session, seen) as resumed:
+                assert len(await resumed.rest()) == 3
+
+
+async def test_an_event_of_no_stream_is_refused() -> None:
+    async with two_sites(make) as (a, b):
+        session = await a.open_session()
+        for event in ("x", "x-1", "abc.1-1", "abc.1-x"):
+            reply = await b.send("GET", "/mcp", {**session, "Last-Event-ID": event})
+            assert reply.status == 400, event
+
+
+async def test_a_client_has_a_bounded_number_of_sessions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Sessions, "max_sessions", 3)
+    async with two_sites(make) as (a, b):
+        sessions = [await a.open_session() for _ in range(4)]
+        assert (await add(b, sessions[3])).status == 200
+        with trio.fail_after(5):
+            while (await add(b, sessions[0])).status != 404:
+                pass
+
+
+async def test_a_session_that_nobody_uses_expires(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Sessions, "idle_timeout", 2.0)
+    async with two_sites(make) as (a, b):
+        idle = await a.open_session()
+        used = await a.open_session()
+        watched = await a.open_session()
+        async with getting(a, watched):
+            for _ in range(10):
+                await trio.sleep(0.5)
+                assert (await add(b, used)).status == 200
+            for there in (a, b):
+                assert (await add(there, idle)).status == 404
+                assert (await add(there, watched)).status == 200
+            assert (await add(a, used)).status == 200
+
+
+async def test_servers_with_other_names_have_other_sessions() -> None:
+    names = iter(["one", "two"])
+
+    def make_named() -> Server:
+        return Server(next(names))
+
+    async with two_sites(make_named, SharedMemoryStore()) as (a, b):
+        session = await a.open_session()
+        assert (await b.post(message("ping"), session)).status == 404
+
+
+# HTTP+SSE
+
+
+async def test_a_message_for_a_stream_of_http_sse_may_be_posted_to_any_process() -> (
+    None
+):
+    async with two_sites(make) as (a, b), a.wire() as wire:
+        await wire.send(request("GET", "/sse"))
+        assert (await wire.head()).status == 200
+        endpoint = (await wire.event(EventParser())).data
+        events = Events(wire)
+        opening = {
+            "protocolVersion": "2024-11-05",
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"},
+        }
+        body = json.dumps(message("initialize", opening)).encode()
+        assert (await b.send("POST", endpoint, HEADERS, body)).status == 202
+        assert (await events.next())["result"]["protocolVersion"] == "2024-11-05"
+        body = json.dumps(message("ping", id=2)).encode()
+        assert (await a.send("POST", endpoint, HEADERS, body)).status == 202
+        assert (await events.next())["id"] == 2
+        for unknown in ("/messages", "/messages?session=x", endpoint[:-1]):
+            expected = 202 if unknown == endpoint[:-1] else 404
+            assert (await b.send("POST", unknown, HEADERS, body)).status == expected
+
+
+# The store of a parent process
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no Unix sockets")
+async def test_workers_share_sessions_in_the_store_of_their_parent(
+    nursery: trio.Nursery,
+) -> None:
+    steps = Steps()
+
+    def make_all() -> Server:
+        server = steps.make()
+        add_asking(server)
+        return server
+
+    # The paths of sockets must be short.
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/store"
+        await nursery.start(serve_store, MemoryStore(), path)
+        async with (
+            one_site(make_all, ParentStore(path)) as a,
+            one_site(make_all, ParentStore(path)) as b,
+        ):
+            session = await a.open_session(capabilities={"roots": {}})
+            async with getting(b, session) as announced:
+                await announced.primed()
+                a.server.add_tool(trio.sleep, name="new")
+                assert (await announced.next())["method"].endswith("list_changed")
+            async with calling(a, session, "places") as events:
+                question = await events.next()
+                result = {"roots": [{"uri": "file:///a"}]}
+                answer = {"jsonrpc": "2.0", "id": question["id"], "result": result}
+                assert (await b.post(answer, session)).status == 202
+                reply = await events.next()
+                assert reply["result"]["content"][0]["text"] == "file:///a"
+            steps.go.release()
+            async with calling(a, session, "advance", {"count": 2}) as events:
+                await events.next()
+            async with getting(b, session, events.ids[-1]) as resumed:
+                steps.go.release()
+                assert (await resumed.next())["params"]["progress"] == 2
+                steps.go.release()
+                reply = await resumed.next()
+                assert reply["result"]["content"][0]["text"] == "done"
+            assert (await b.send("DELETE", "/mcp", session)).status == 204
+            with trio.fail_after(5):
+                while (await add(a, session)).status != 404:
+                    pass
+
+
+# A process that is lost
+
+
+@pytest.fixture
+def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a process be lost after less than a second."""
+    monkeypatch.setattr(peers, "LEASE", 0.5)
+    monkeypatch.setattr(peers, "RENEW", 0.1)
+    monkeypatch.setattr(peers, "RETRY", 0.1)
+    monkeypatch.setattr(peers, "FRESH", 0.05)
+    monkeypatch.setattr(followed_stream, "POLL_INTERVAL", 0.1)
+
+
+async def test_requests_of_a_killed_process_are_answered_with_an_error(
+    short_leases: None, nursery: trio.Nursery
+) -> None:
+    steps = Steps()
+    store = SharedMemoryStore()
+    killable = Killable()
+    a = await nursery.start(killable.run, steps.make, store)
+    async with one_site(steps.make, store) as b:
+        session = await a.open_session()
+        steps.go.release()
+        steps.go.release()
+        async with calling(a, session, "advance", {"count": 9}) as events:
+            assert (await events.next())["params"]["progress"] == 1
+            assert (await events.next())["params"]["progress"] == 2
+            first = events.ids[1]  # before it, there is one without a message
+        await killable.kill()
+        for _ in range(2):  # the second time it was answered already
+            async with getting(b, session, first) as resumed:
+                missed, reply = await resumed.rest()
+            assert missed["params"]["progress"] == 2
+            assert reply["id"] == 7
+            assert reply["error"]["code"] == -32603
+            assert "was lost" in reply["error"]["message"]
+        assert (await add(b, session)).status == 200
+
+
+async def test_a_batch_of_a_killed_process_is_answered_with_errors(
+    short_leases: None, nursery: trio.Nursery
+) -> None:
+    steps = Steps()
+    store = SharedMemoryStore()
+    killable = Killable()
+    a = await nursery.start(killable.run, steps.make, store)
+    async with one_site(steps.make, store) as b:
+        session = await a.open_session("2025-03-26")
+        params = {
+            "name": "advance",
+            "arguments": {"count": 9},
+            "_meta": {"progressToken": "p"},
+        }
+        batch = [message("tools/call", params, id) for id in (1, 2)]
+        steps.go.release()
+        async with posting(a, session, batch) as events:
+            await events.next()
+            last = events.ids[-1]
+        await killable.kill()
+        async with getting(b, session, last) as resumed:
+            (replies,) = await resumed.rest()
+        assert [reply["id"] for reply in replies] == [1, 2]
+        assert {reply["error"]["code"] for reply in replies} == {-32603}
+
+
+async def test_requests_that_a_stopping_process_does_not_finish_are_answered(
+    nursery: trio.Nursery,
+) -> None:
+    steps = Steps()
+    store = SharedMemoryStore()
+
+    def make_hasty() -> Server:
+        server = steps.make()
+        server.grace = 0.1
+        return server
+
+    async with one_site(make_hasty, store) as b:
+        async with one_site(make_hasty, store) as a:
+            session = await a.open_session()
+            steps.go.release()
+            async with calling(a, session, "advance", {"count": 9}) as events:
+                await events.next()
+                last = events.ids[-1]
+                a.stopping.set()
+                assert await events.rest() == []
+        async with getting(b, session, last) as resumed:
+            (reply,) = await resumed.rest()
+        assert "was lost" in reply["error"]["message"]
+
+
+async def test_the_home_of_a_session_moves_when_its_process_is_lost(
+    short_leases: None, nursery: trio.Nursery
+) -> None:
+    store = SharedMemoryStore()
+    killable = Killable()
+    a = await nursery.start(killable.run, make, store)
+    async with one_site(make, store) as b:
+        session = await a.open_session()
+        await subscribe(a, session, "note://a")
+        await killable.kill()
+        async with getting(b, session) as events:
+            await events.primed()
+            b.server.resource_updated("note://a")
+            while True:
+                sent = await events.next()
+                if sent["method"] == "notifications/resources/updated":
+                    break
+
+
+async def test_a_process_that_was_declared_lost_cancels_what_it_did(
+    short_leases: None,
+) -> None:
+    signals = Signals()
+    steps = Steps()
+    shared = SharedMemoryStore()
+    parted = PartedStore(shared)
+
+    def make_guarded() -> Server:
+        server = steps.make()
+
+        @server.tool
+        async def hold(ctx: Context) -> str:
+            try:
+                await ctx.progress(1)
+                await signals.go.wait()
+                await ctx.progress(2)
+                return "done"
+            finally:
+                signals.cleaned.set()
+
+        return server
+
+    async with one_site(make_guarded, parted) as a, one_site(steps.make, shared) as b:
+        session = await a.open_session()
+        async with calling(a, session, "hold") as events:
+            await events.next()
+            last = events.ids[-1]
+            parted.is_cut_off = True
+            async with getting(b, session, last) as resumed:
+                (reply,) = await resumed.rest()
+                assert "was lost" in reply["error"]["message"]
+            signals.go.set()
+            await trio.sleep(0.2)
+            parted.is_cut_off = False
+            with trio.fail_after(5):
+                await signals.cleaned.wait()
+            # The one outcome is the error.
+            assert await events.rest() == []
+        async with getting(a, session, last) as resumed:
+            (reply,) = await resumed.rest()
+            assert "was lost" in reply["error"]["message"]
+        # The process goes on under another name.
+        async with calling(a, session, "hold", id=8) as events:
+            assert (await events.rest())[-1]["result"]["content"][0]["text"] == "done"
+
+
+async def test_a_stream_is_resumed_at_another_process_only_with_its_scopes() -> None:
+    steps = Steps()
+
+    async def verify(token: str) -> Principal:
+        name, _, scope = token.partition("+")
+        return Principal(name, frozenset({scope} if scope else ()))
+
+    def make_guarded() -> Server:
+        server = steps.make()
+        server.access = Access(verify)
+        return server
+
+    async with two_sites(make_guarded) as (a, b):
+        wide = {"Authorization": "Bearer me+admin"}
+        session = await a.open_session(headers=wide)
+        session.update(wide)
+        steps.go.release()
+        async with calling(a, session, "advance", {"count": 9}) as events:
+            await events.next()
+        resuming = {**session, "Last-Event-ID": events.ids[-1]}
+        resuming["Authorization"] = "Bearer me"
+        assert (await b.send("GET", "/mcp", resuming)).status == 403
+        async with getting(b, session, events.ids[0]) as resumed:
+            assert (await resumed.next())["params"]["progress"] == 1
+
+
+async def test_a_cancelled_request_has_no_stream_to_resume_anywhere() -> None:
+    steps = Steps()
+    async with two_sites(steps.make) as (a, b):
+        session = await a.open_session()
+        steps.go.release()
+        async with calling(a, session, "advance", {"count": 9}) as events:
+            await events.next()
+            last = events.ids[-1]
+            async with getting(b, session, last) as resumed:
+                note = {
+                    "jsonrpc": "2.0",
+                    "method": "notifications/cancelled",
+                    "params": {"requestId": 7},
+                }
+                assert (await b.post(note, session)).status == 202
+                assert await events.rest() == []
+                assert await resumed.rest() == []
+        refused = await b.send("GET", "/mcp", {**session, "Last-Event-ID": last})
+        assert refused.status == 400
