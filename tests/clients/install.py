@@ -224,14 +224,16 @@ def interpreter(folder: Path) -> Path:
     return folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
-def run(command: list[str], folder: Path | None = None) -> None:
+def run(
+    command: list[str], folder: Path | None = None, *, seconds: float = SECONDS
+) -> None:
     try:
         done = subprocess.run(
             command,
             cwd=folder,
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=seconds,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -1,0 +1,44 @@
+"""CrewAI's MCP adapter, which is built on mcpadapt."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from crewai_tools import MCPServerAdapter
+from driver import Driver, Result, main
+from mcp import StdioServerParameters
+
+
+class CrewAI(Driver):
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[None]:
+        with MCPServerAdapter(self.parameters()) as tools:
+            self.by_name = {tool.name: tool for tool in tools}
+            yield
+
+    def parameters(self) -> Any:
+        match self.target.transport:
+            case "http":
+                return {"url": self.target.url, "transport": "streamable-http"}
+            case "sse":
+                return {"url": self.target.url, "transport": "sse"}
+        command, *arguments = self.target.command
+        return StdioServerParameters(
+            command=command, args=arguments, env=self.target.environment
+        )
+
+    async def list_tools(self) -> list[str]:
+        return list(self.by_name)
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> Result:
+        return Result(await asyncio.to_thread(self.by_name[name].run, **arguments))
+
+    async def tool_errors(self) -> Any:
+        """Its tools return the text of an error like a result."""
+        return (await self.call_tool("fail", {})).text
+
+
+main(CrewAI)
