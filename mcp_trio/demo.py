@@ -35,7 +35,8 @@ from . import (
 if TYPE_CHECKING:
     import sqlite3
 
-# The demo's own version. It is in the golden traces, so it does not follow the package's.
+# The demo's own version, which the golden traces contain. It does not follow the
+# package's.
 VERSION = "0.1.0"
 
 server = Server(
