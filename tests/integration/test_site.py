@@ -16,7 +16,6 @@ import pytest
 from tests.support.browser import Page, browser
 from tests.support.paths import PROJECT
 
-pytest.importorskip("mkdocs")
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 # What a newcomer types into the search, and the page that must come first.
@@ -60,6 +59,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("mkdocs")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(folder)]
     done = subprocess.run(
