@@ -190,6 +190,15 @@ def test_update_takes_what_came(broken, capsys):
     assert main(["replay", "one.jsonl"]) == 0
 
 
+@pytest.mark.slow
+def test_stabilise_finds_a_time_that_two_quick_replays_share(recorded, folder, capsys):
+    clock = SERVER.replace("str(a + b)", 'time.strftime("%H:%M:%S")')
+    (folder / "server.py").write_text(f"import time\n{clock}", encoding="utf-8")
+    assert main(["replay", "one.jsonl", "--stabilise"]) == 0
+    assert '"regex"' in recorded.read_text() or '"type"' in recorded.read_text()
+
+
+@pytest.mark.slow
 def test_stabilise_ignores_nothing_that_differs_in_the_same_way_each_time(
     broken, capsys
 ):
