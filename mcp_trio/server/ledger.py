@@ -18,6 +18,7 @@ in steps, and not at all while it is small.
 """
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable
 from enum import IntEnum
@@ -28,7 +29,7 @@ from weakref import WeakMethod
 import trio
 
 from .accounts import Account
-from .allocator import return_large_blocks
+from .allocator import return_free_memory, return_large_blocks
 
 log = logging.getLogger("mcp_trio")
 
@@ -41,6 +42,10 @@ RELIEF = 1 / 4
 LOG_INTERVAL = 10.0
 # If more bytes than this are held, the allocator is told to give large blocks back.
 MUCH = 2**20
+# If more than this was held, and half of it was released, free memory is given back to
+# the system. Not more often than so many seconds, because it takes milliseconds.
+MUCH_TO_RETURN = 8 * 2**20
+RETURN_INTERVAL = 1.0
 # A meter charges in steps of so many bytes.
 STEP = 4 * 1024
 
@@ -194,6 +199,9 @@ class Ledger:
         self._rankings: dict[str, _Ranking] = {}
         self._is_making_room = False
         self._has_prepared = False
+        # The most that was held since memory was last given back, and when that was.
+        self._peak = 0
+        self._returned_at = -inf
         self._log_at = -inf
 
     def hold(
@@ -284,9 +292,21 @@ class Ledger:
         entry.total += change
         self.held += change
         self.by_kind[kind] += change
-        if self.held > MUCH and not self._has_prepared:
-            self._has_prepared = True
-            return_large_blocks()
+        if self.held > self._peak:
+            self._peak = self.held
+            if self.held > MUCH and not self._has_prepared:
+                self._has_prepared = True
+                return_large_blocks()
+        elif self._peak > MUCH_TO_RETURN and self.held < self._peak // 2:
+            self._return_memory()
+
+    def _return_memory(self) -> None:
+        """Give free memory back to the system, unless that was done just now."""
+        now = time.monotonic()
+        if now - self._returned_at >= RETURN_INTERVAL:
+            self._returned_at = now
+            self._peak = self.held
+            return_free_memory()
 
     def count(self, entry: AccountEntry, kind: str, change: int) -> None:
         """Count a new holding (1), or one that is gone (-1)."""
