@@ -322,6 +322,7 @@ async def test_a_client_has_a_bounded_number_of_sessions(
                 pass
 
 
+@pytest.mark.thorough
 async def test_a_session_that_nobody_uses_expires(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -381,6 +382,7 @@ async def test_a_message_for_a_stream_of_http_sse_may_be_posted_to_any_process()
 # The store of a parent process
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no Unix sockets")
 async def test_workers_share_sessions_in_the_store_of_their_parent(
     nursery: trio.Nursery,
@@ -609,6 +611,7 @@ async def test_a_stream_is_resumed_at_another_process_only_with_its_scopes() -> 
             assert (await resumed.next())["params"]["progress"] == 1
 
 
+@pytest.mark.thorough
 async def test_a_cancelled_request_has_no_stream_to_resume_anywhere() -> None:
     steps = Steps()
     async with two_sites(steps.make) as (a, b):
