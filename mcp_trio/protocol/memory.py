@@ -4,8 +4,6 @@ Where the system limits the memory of the process, msgspec 0.22 crashes the proc
 it gets no memory in the middle of its work.
 """
 
-import mmap
-
 # Characters or bytes of JSON from which this is checked.
 LARGE = 64 * 1024
 # How many times as large as its JSON a value can be: `[{},{}]` has the largest ones.
@@ -17,6 +15,9 @@ def require_memory(size: int) -> None:
 
     To reserve memory and give it back takes microseconds, because nobody writes there.
     """
+    # Deferred, because few processes ever need it.
+    import mmap
+
     try:
         mmap.mmap(-1, size).close()
     except OSError:
