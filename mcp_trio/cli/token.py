@@ -40,7 +40,7 @@ def token(options: argparse.Namespace) -> int:
             raise UsageError(
                 f"--scope: expected one scope, got {scope!r}; repeat --scope for more"
             )
-    made = secrets.token_urlsafe(32)
+    made = secrets.token_hex(32)  # No "-" in front: it is an argument later.
     digest = sha256(made.encode()).hexdigest()
     line = f"{options.name} {digest} {','.join(sorted(scopes))}".rstrip()
     print(made, flush=True)
