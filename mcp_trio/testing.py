@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["connect", "replay"]
 
-# Seconds that a test waits for a reply, unless it says otherwise.
+# Seconds that a test waits for a reply by default.
 TIMEOUT = 30.0
 
 
@@ -52,13 +52,13 @@ async def connect(
 ) -> AsyncIterator[Client]:
     """Connect a client to a server in the same process, and open its session.
 
-    `principal` is the client's principal: by default the owner of the process, with
-    every scope.
+    `principal` is the client's principal. The default is the owner of the process, who
+    has all scopes.
 
     `elicitation`, `sampling` and `roots` answer the server's questions, and `answer`
-    any other; `progress` and `log` are called with what the server reports. The client
-    declares the capabilities that they give, and `capabilities` in addition. A wait of
-    more than `timeout` seconds raises TimeoutError; None waits for ever.
+    any other question. `progress` and `log` are called with the server's reports. The
+    client declares the capabilities for these functions, and also `capabilities`.
+    Waiting for more than `timeout` seconds raises TimeoutError; None disables this.
 
     async with connect(server, revision=...) as client:
         result = await client.call_tool("get_weather", {"location": "New York"})
@@ -98,11 +98,11 @@ async def replay(
     """Replay a trace against a server, and check that it answers as recorded.
 
     `server` is a server, or a SPEC such as "server.py:server", which is loaded for each
-    replay. Raises AssertionError with every difference.
+    replay. Raises AssertionError with all differences.
 
     await replay("traces/weather.jsonl", server, over="http")
     """
-    # Deferred, as most tests replay nothing.
+    # Deferred, because most tests do not replay traces.
     from .trace.format import read
     from .trace.replay import Replay, ways
     from .trace.suite import Result, told

@@ -513,7 +513,7 @@ def test_a_decorated_function_stays_what_it_was() -> None:
 async def test_running_where_a_loop_runs_already() -> None:
     with pytest.raises(RuntimeError, match=r"await server.serve\(stdio=True\)"):
         Server("x").run()
-    with pytest.raises(RuntimeError, match="in the main thread, which gets signals"):
+    with pytest.raises(RuntimeError, match="in the main thread, to handle signals"):
         await trio.to_thread.run_sync(Server("x").run)
 
 

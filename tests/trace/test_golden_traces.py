@@ -140,12 +140,12 @@ def spoken(revision: type[Revision]) -> dict[str, set[Any]]:
     for path in (FOLDER / revision.name).glob("*.jsonl"):
         for sender, asking, telling in (
             ("client", "requests", "notifications"),
-            ("server", "asks", "tells"),
+            ("server", "server_requests", "server_notifications"),
         ):
             for message in messages(trace_in(path), sender):
                 if "method" in message:
                     found[asking if "id" in message else telling].add(message["method"])
-                found["asks"] |= {
+                found["server_requests"] |= {
                     question["method"] for question in asked_in_results(message)
                 }
     return found
@@ -154,7 +154,7 @@ def spoken(revision: type[Revision]) -> dict[str, set[Any]]:
 @pytest.mark.parametrize("revision", TABLES.values(), ids=TABLES)
 def test_each_method_of_a_revision_has_its_trace(revision: type[Revision]) -> None:
     found = spoken(revision)
-    tables = ("requests", "notifications", "asks", "tells")
+    tables = ("requests", "notifications", "server_requests", "server_notifications")
     assert {table: getattr(revision, table) - found[table] for table in tables} == {
         table: set() for table in tables
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .methods import CHANGES, QUESTIONS, SAID, having
 from .playing import ALL, LATEST, MODERN, NEWEST, OPENING, Scenarios, Talk, cancelled
 
-ASKING = having("asks", "elicitation/create")
+ASKING = having("server_requests", "elicitation/create")
 SCENARIOS = Scenarios()
 add = SCENARIOS.add
 
@@ -61,7 +61,7 @@ async def asking_in_vain(talk: Talk) -> None:
         await talk.serve_conversation(talk.call("book"), {"elicitation/create": answer})
 
 
-@add(having("asks", "sampling/createMessage", OPENING), server=QUESTIONS)
+@add(having("server_requests", "sampling/createMessage", OPENING), server=QUESTIONS)
 async def asking_is_declined(talk: Talk) -> None:
     """The client answers a question with an error
     The tool has failed, and the session goes on."""

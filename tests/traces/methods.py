@@ -237,7 +237,7 @@ SAID = {
 }
 
 
-@add(having("asks", "ping"), server=QUESTIONS)
+@add(having("server_requests", "ping"), server=QUESTIONS)
 async def asks_ping(talk: Talk) -> None:
     """The server asks whether the client is there
     A tool does so here by hand, as the server has no occasion of its own."""
@@ -245,7 +245,7 @@ async def asks_ping(talk: Talk) -> None:
     await talk.serve_conversation(talk.call("ping_client"), {"ping": {}})
 
 
-@add(having("asks", "sampling/createMessage"), server=QUESTIONS)
+@add(having("server_requests", "sampling/createMessage"), server=QUESTIONS)
 async def asks_sampling_createMessage(talk: Talk) -> None:
     """The server asks the client's model
     With all that may be said of how it is to answer."""
@@ -253,7 +253,7 @@ async def asks_sampling_createMessage(talk: Talk) -> None:
     await talk.serve_conversation(talk.call("think"), {"sampling/createMessage": SAID})
 
 
-@add(having("asks", "roots/list"), server=QUESTIONS)
+@add(having("server_requests", "roots/list"), server=QUESTIONS)
 async def asks_roots_list(talk: Talk) -> None:
     """The server asks for the client's folders
     One has a name, one has none."""
@@ -262,7 +262,7 @@ async def asks_roots_list(talk: Talk) -> None:
     await talk.serve_conversation(talk.call("look"), {"roots/list": {"roots": roots}})
 
 
-@add(having("asks", "elicitation/create"), server=QUESTIONS)
+@add(having("server_requests", "elicitation/create"), server=QUESTIONS)
 async def asks_elicitation_create(talk: Talk) -> None:
     """The server asks the user
     A form is filled in, another declined, a third closed."""
@@ -293,7 +293,7 @@ async def listening(talk: Talk, **wanted: Any) -> None:
         )
 
 
-@add(having("tells", "notifications/progress"))
+@add(having("server_notifications", "notifications/progress"))
 async def tells_progress(talk: Talk) -> None:
     """The server tells how far a request is
     Each step under the request's token, before the result; without a token it tells nothing."""
@@ -303,7 +303,9 @@ async def tells_progress(talk: Talk) -> None:
     await talk.use("count_slowly", {"steps": 2, "seconds": 0})
 
 
-@add(having("tells", "notifications/message"), server=CONTENT, paced=True)
+@add(
+    having("server_notifications", "notifications/message"), server=CONTENT, paced=True
+)
 async def tells_message(talk: Talk) -> None:
     """The server sends log messages
     Of every level, in the words of this revision, from the level on that the client has chosen."""
@@ -318,7 +320,11 @@ async def tells_message(talk: Talk) -> None:
         await talk.use("log_everything")
 
 
-@add(having("tells", "notifications/tools/list_changed"), server=CHANGES, paced=True)
+@add(
+    having("server_notifications", "notifications/tools/list_changed"),
+    server=CHANGES,
+    paced=True,
+)
 async def tells_tools_list_changed(talk: Talk) -> None:
     """The server tells that its tools have changed
     One comes, is listed and called, and goes."""
@@ -330,7 +336,9 @@ async def tells_tools_list_changed(talk: Talk) -> None:
     await talk.use("another")
 
 
-@add(having("tells", "notifications/prompts/list_changed"), server=CHANGES)
+@add(
+    having("server_notifications", "notifications/prompts/list_changed"), server=CHANGES
+)
 async def tells_prompts_list_changed(talk: Talk) -> None:
     """The server tells that its prompts have changed
     One comes, and is listed."""
@@ -339,7 +347,10 @@ async def tells_prompts_list_changed(talk: Talk) -> None:
     await talk.ask("prompts/list")
 
 
-@add(having("tells", "notifications/resources/list_changed"), server=CHANGES)
+@add(
+    having("server_notifications", "notifications/resources/list_changed"),
+    server=CHANGES,
+)
 async def tells_resources_list_changed(talk: Talk) -> None:
     """The server tells that its resources have changed
     One comes, and is listed."""
@@ -348,7 +359,11 @@ async def tells_resources_list_changed(talk: Talk) -> None:
     await talk.ask("resources/list")
 
 
-@add(having("tells", "notifications/resources/updated"), server=CHANGES, paced=True)
+@add(
+    having("server_notifications", "notifications/resources/updated"),
+    server=CHANGES,
+    paced=True,
+)
 async def tells_resources_updated(talk: Talk) -> None:
     """The server tells that a resource has changed
     To who subscribed to it, and to no other; a resource of a template too."""
@@ -363,7 +378,9 @@ async def tells_resources_updated(talk: Talk) -> None:
         await talk.use("edit", {"uri": "lines://7"})
 
 
-@add(having("tells", "notifications/cancelled", OPENING), server=QUESTIONS)
+@add(
+    having("server_notifications", "notifications/cancelled", OPENING), server=QUESTIONS
+)
 async def tells_cancelled(talk: Talk) -> None:
     """The server takes back a question
     The request that asked was cancelled, so that it needs no answer any more."""
@@ -387,7 +404,10 @@ async def tells_cancelled_by_hand(talk: Talk) -> None:
     )
 
 
-@add(having("tells", "notifications/elicitation/complete"), server=QUESTIONS)
+@add(
+    having("server_notifications", "notifications/elicitation/complete"),
+    server=QUESTIONS,
+)
 async def tells_elicitation_complete(talk: Talk) -> None:
     """The user is sent to a page, and has been there
     The client agrees to show the page; that the user is done is told by a tool, by hand."""
