@@ -207,7 +207,7 @@ CASES: list[Case] = [
         "a method of no object",
         lambda s: s.tool(Thing.method),
         TypeError,
-        "Thing.method(): nothing gives it 'self'; register the bound",
+        "Thing.method(): expected a bound method",
     ),
     (
         "an empty name",
@@ -265,7 +265,12 @@ CASES: list[Case] = [
         TypeError,
         "*a has no JSON form",
     ),
-    ("two contexts", lambda s: s.tool(two_contexts), TypeError, "second Context"),
+    (
+        "two contexts",
+        lambda s: s.tool(two_contexts),
+        TypeError,
+        "second parameter of the type Context",
+    ),
     (
         "a schema that is none",
         lambda s: s.tool(input_schema={"type": "objekt"})(function),
@@ -320,13 +325,13 @@ CASES: list[Case] = [
         "a variable that is a list",
         lambda s: s.resource("a://{a}")(with_list),
         TypeError,
-        "comes as a string",
+        "is sent as a string",
     ),
     (
         "a prompt's argument that is a list",
         lambda s: s.prompt(with_list),
         TypeError,
-        "argument 'a' comes as a string",
+        "argument 'a' is sent as a string",
     ),
     (
         "a completer for nothing",

@@ -710,7 +710,7 @@ async def test_a_choice_of_several(
         result = await connected.call_tool("ask")
     if revision == "2025-06-18":
         assert result.is_error
-        assert "forms cannot contain lists in this protocol revision" in caplog.text
+        assert "this protocol revision does not support lists in forms" in caplog.text
     else:
         assert result.text == "WithList(some=['a'])"
 
