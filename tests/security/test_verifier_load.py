@@ -190,7 +190,8 @@ async def test_a_verifier_that_returns_something_else_is_named_in_the_log(
     with pytest.raises(Denied) as denied:
         await Access(verify).find("token")
     assert denied.value.status == 503
-    assert "a verifier returns a Principal, a name or None, not int" in caplog.text
+    expected = "a token verifier must return a Principal, a name or None, got int"
+    assert expected in caplog.text
 
 
 async def test_with_remember_0_every_request_asks() -> None:

@@ -23,7 +23,7 @@ from tests.support.checked import call, cancelled, connect, opened
 R = "2025-11-25"
 ONE = Account("address", "192.0.2.1")
 OTHER = Account("address", "192.0.2.2")
-ALONE = Account("connection", "stdio", is_alone=True)
+ALONE = Account("connection", "stdio", is_only_client=True)
 
 
 class Blocking:
@@ -315,7 +315,9 @@ def test_a_principal_an_address_and_a_connection_are_different_accounts() -> Non
     assert named == Account("principal", "192.0.2.1")
     assert account_of(web, None) == Account("address", "192.0.2.1")
     stdio = conversation("stdio")
-    assert account_of(stdio, owner()) == Account("connection", stdio, is_alone=True)
+    assert account_of(stdio, owner()) == Account(
+        "connection", stdio, is_only_client=True
+    )
     unknown = conversation("ws")
     assert account_of(unknown, None) == Account("connection", unknown)
 

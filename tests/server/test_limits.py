@@ -404,7 +404,7 @@ async def test_listens_without_a_session_are_bounded_for_each_sender(
 
     def listening(name: str) -> Any:
         return SimpleNamespace(
-            conversation=SimpleNamespace(is_lasting=False, waiting=0, address=""),
+            conversation=SimpleNamespace(is_persistent=False, waiting=0, address=""),
             principal=Principal(name),
             call=SimpleNamespace(method="subscriptions/listen"),
             limited_tool=None,
@@ -777,7 +777,7 @@ async def test_a_principal_is_not_taken_for_what_else_is_counted() -> None:
     async with server.running():
         asked = conversation(server, Principal("subscriptions/listen"))
         request = SimpleNamespace(
-            conversation=SimpleNamespace(is_lasting=False, waiting=0),
+            conversation=SimpleNamespace(is_persistent=False, waiting=0),
             principal=asked.principal,
             call=SimpleNamespace(method="tools/call"),
             limited_tool=None,

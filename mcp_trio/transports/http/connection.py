@@ -15,7 +15,7 @@ from ...auth.principal import Principal
 from ...server.accounts import Account, account_at
 from ...server.ledger import STEP, Holding, Meter, Priority
 from ...server.limiter import network
-from ...server.runner import SPOILED, TURN, Spoiled, log
+from ...server.runner import LEAKED_SCOPE, TURN, ScopeLeaked, log
 from ..send_queue import GONE, let_go
 from .exchange import Exchange
 from .feed import Feed
@@ -295,7 +295,7 @@ class Connection:
             with trio.CancelScope() as scope:
                 await self.serve(scope, waiting)
         except* RuntimeError:
-            log.exception(SPOILED)
+            log.exception(LEAKED_SCOPE)
 
     async def serve(
         self, scope: trio.CancelScope, waiting: Waiting | None = None
@@ -484,10 +484,10 @@ class Connection:
             return parsed.refused
         try:
             return service.answer(parsed, bytes(parsed.body))
-        except Spoiled as spoiled:
+        except ScopeLeaked as leaked:
             # The request has left a cancel scope open. This task must do nothing more.
             self._enter(MOVING)
-            answer: Reply | Exchange = spoiled.value
+            answer: Reply | Exchange = leaked.value
             return answer
 
     async def _handle_pending(self, pending: Pending) -> Answered:
@@ -496,9 +496,9 @@ class Connection:
         await self._flush()
         try:
             return await pending.wait()
-        except Spoiled as spoiled:
+        except ScopeLeaked as leaked:
             self._enter(MOVING)
-            answer: Reply | Exchange = spoiled.value
+            answer: Reply | Exchange = leaked.value
             return answer
 
     async def _give_way(self) -> None:

@@ -159,7 +159,7 @@ class SharedHttpSession(HttpSession):
             for stream in streams:
                 stream.close()
 
-    def tell(
+    def notify(
         self,
         method: str,
         params: Json,
@@ -168,7 +168,7 @@ class SharedHttpSession(HttpSession):
     ) -> None:
         """Send a notification; an announcement only if no other process does it."""
         if channel is not None or self.is_home or not self.id:
-            super().tell(method, params, channel, revision)
+            super().notify(method, params, channel, revision)
 
     # Streams of requests
 

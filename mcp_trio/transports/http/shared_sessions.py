@@ -43,7 +43,6 @@ from ...server.app import Server
 from ...server.handlers import handle_notification
 from ...server.subscriptions import KINDS
 from ...stores.base import Entry
-from ...stores.patience import until_available
 from ...stores.peer_messages import (
     AboutSession,
     AnyMessage,
@@ -56,6 +55,7 @@ from ...stores.peer_messages import (
     StreamGrew,
 )
 from ...stores.peers import Identity, Peers
+from ...stores.retry import until_available
 from .event_stream import NOWHERE
 from .feed import Feed
 from .followed_stream import FollowedFeed, new_replica
@@ -177,7 +177,7 @@ class SharedSessions(SessionKeeper):
         session.session.log_level = record.log_level
         subscriptions = self._server.subscriptions
         if record.is_initialized:
-            subscriptions.opened(session)
+            subscriptions.add_session(session)
         here = set(subscriptions.subscribed(session))
         for uri in here.difference(record.subscriptions):
             subscriptions.unsubscribe(session, uri)
@@ -195,7 +195,7 @@ class SharedSessions(SessionKeeper):
         subscriptions = self._server.subscriptions
         changes = session.changes(
             subscriptions.subscribed(session),
-            is_initialized=subscriptions.is_open(session),
+            is_initialized=subscriptions.has_session(session),
         )
         if not changes:
             return
@@ -445,13 +445,13 @@ class SharedSessions(SessionKeeper):
         stream = session.announcements
         for kind in KINDS:
             if kind in session.session.offered.split():
-                session.tell(f"notifications/{kind}/list_changed", {}, stream)
+                session.notify(f"notifications/{kind}/list_changed", {}, stream)
         for uri in self._server.subscriptions.subscribed(session):
-            session.tell("notifications/resources/updated", {"uri": uri}, stream)
+            session.notify("notifications/resources/updated", {"uri": uri}, stream)
 
     # What other processes say
 
-    def heard(self, message: AnyMessage) -> None:
+    def on_message(self, message: AnyMessage) -> None:
         """Act on a message, if it is about a session that is served here."""
         if not isinstance(message, AboutSession):
             return
@@ -500,7 +500,7 @@ class SharedSessions(SessionKeeper):
         load = partial(self.load, session.id, session.address)
         self.peers.start_soon(partial(until_available, load))
 
-    def missed_messages(self) -> None:
+    def on_messages_missed(self) -> None:
         """Read every session again when it is next used; those in use now."""
         for session in list(self.values()):
             shared = self.as_shared(session)
@@ -508,7 +508,7 @@ class SharedSessions(SessionKeeper):
             if shared.is_busy or shared.is_home:
                 self._reload_soon(shared)
 
-    def lost_identity(self, identity: Identity) -> None:
+    def on_identity_lost(self, identity: Identity) -> None:
         """Cancel requests that other processes have answered or will answer."""
         for session in list(self.values()):
             shared = self.as_shared(session)
