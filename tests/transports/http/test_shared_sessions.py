@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from functools import partial
 from typing import Any
 
 import pytest
@@ -37,6 +38,7 @@ from tests.support.shared_sites import (
     one_site,
     posting,
     two_sites,
+    until,
 )
 
 VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
@@ -166,6 +168,85 @@ async def test_only_the_latest_stream_gets_announcements() -> None:
             assert (await new.next())["method"].endswith("list_changed")
             with trio.move_on_after(0.2):
                 raise AssertionError(f"{await old.next()} was sent twice")
+
+
+class SlowNewsStore(PartedStore):
+    """The store as a process sees it whose messages to all others are held back."""
+
+    def __init__(self, shared: SharedMemoryStore) -> None:
+        super().__init__(shared)
+        self.goes_on = trio.Event()
+        self.goes_on.set()
+        self.has_waited = trio.Event()
+
+    async def append(self, log: str, *data: bytes, **options: Any) -> int:
+        """Append, when it may."""
+        if log.startswith("news:") and not self.goes_on.is_set():
+            self.has_waited.set()
+            await self.goes_on.wait()
+        return await super().append(log, *data, **options)
+
+
+class Listener:
+    """A client that reads the announcements of a session, and keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def has_heard(self, number: int) -> bool:
+        """Return whether it has heard so many."""
+        return len(self.heard) >= number
+
+    async def read(
+        self,
+        there: Site,
+        session: dict[str, str],
+        *,
+        task_status: trio.TaskStatus[None],
+    ) -> None:
+        """Read until it is cancelled."""
+        async with getting(there, session) as events:
+            task_status.started()
+            while True:
+                self.heard.append(await events.next())
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+async def test_of_two_streams_that_open_at_once_one_gets_each_announcement(
+    is_changed: bool,
+) -> None:
+    shared = SharedMemoryStore()
+    slow = SlowNewsStore(shared)
+    async with (
+        one_site(make, slow) as a,
+        one_site(make, shared) as b,
+        one_site(make, shared) as c,
+        trio.open_nursery() as nursery,
+    ):
+        session = await c.open_session()
+        # A takes the announcements over. B does too, before A has told anyone.
+        slow.goes_on = trio.Event()
+        listener = Listener()
+        async with trio.open_nursery() as opening:
+            opening.start_soon(nursery.start, listener.read, a, session)
+            await slow.has_waited.wait()
+            await nursery.start(listener.read, b, session)
+            slow.goes_on.set()
+        if is_changed:
+            # The others read the session again.
+            await post_level(a, session, "error")
+            await trio.sleep(0.1)
+        for number, there in enumerate((a, b, c), 1):
+            there.server.add_tool(trio.sleep, name="new")
+            await until(partial(listener.has_heard, number))
+            await trio.sleep(0.1)
+            assert len(listener.heard) == number
+        nursery.cancel_scope.cancel()
+
+
+async def post_level(there: Site, session: dict[str, str], level: str) -> None:
+    answer = await there.post(message("logging/setLevel", {"level": level}), session)
+    assert answer.json["result"] == {}
 
 
 async def test_announcements_that_nobody_read_are_sent_by_another_process() -> None:
