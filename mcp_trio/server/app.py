@@ -40,6 +40,7 @@ from .limits import Limits, check_seconds
 from .registry import Pages, Registry, pages_of
 from .request import Environment, RequestObserver, SessionObserver
 from .subscriptions import ChangeRelay, Subscriptions
+from .turns import Turns
 from .worker_threads import WorkerThreads
 
 if TYPE_CHECKING:
@@ -173,6 +174,7 @@ class Server(Generic[StateT]):
         self.environment = Environment(limits, _signing_secret(secret))
         self.limiter = Limiter(limits)
         self.ledger = Ledger(limits.memory)
+        self.turns = Turns()
 
     def _create_registries(self, pages: int | Pages | None) -> None:
         changed = self.subscriptions.note_change

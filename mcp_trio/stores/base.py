@@ -90,7 +90,8 @@ class Lease(Struct, frozen=True):
 class QueuedJob(Struct, frozen=True):
     """An item of a queue, leased to the process that pulled it.
 
-    `attempt` counts the leases of the item, except those that were given back.
+    `attempt` is 1 for the first process that begins the item, 2 for the second one, and
+    so on. A process that returned the item, or was lost before it began, does not count.
     """
 
     queue: str
@@ -238,13 +239,20 @@ class Store(Protocol):
     ) -> QueuedJob | None:
         """Add an item to a queue.
 
-        With `hold`, immediately lease the item for so many seconds, and return it.
+        With `hold`, immediately lease the item for so many seconds, count it as begun,
+        and return it.
         """
 
     async def pull(self, queue: str, seconds: float) -> QueuedJob:
         """Wait for an item, and lease it for so many seconds.
 
         An item whose lease expires before it is `done` can be pulled again.
+        """
+
+    async def begin(self, job: QueuedJob) -> None:
+        """Record that work on an item has begun, so that this attempt counts.
+
+        Calling it twice for one lease has no effect. Raises LeaseLost.
         """
 
     async def done(self, job: QueuedJob) -> None:

@@ -41,9 +41,13 @@ class SessionChanged(AboutSession, frozen=True):
 
 
 class SessionClaimed(AboutSession, frozen=True):
-    """A process has become the home of a session."""
+    """A process has become the home of a session.
+
+    The claims of a session are numbered, and the process with the latest one is its home.
+    """
 
     process: str
+    number: int = 0
 
 
 class RequestCancelled(AboutSession, frozen=True):

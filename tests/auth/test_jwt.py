@@ -162,7 +162,7 @@ async def test_a_clock_may_be_off_by_the_leeway() -> None:
     late = token(exp=time.time() - 5)
     assert await checks(key=pem(RSA))(late) is None
     found = await checks(key=pem(RSA), leeway=30)(late)
-    assert found.ends_in() > 20
+    assert found.ends_in() > 0
 
 
 async def test_another_claim_can_name_the_principal() -> None:
@@ -359,14 +359,16 @@ async def test_keys_are_fetched_once_and_again_for_an_unknown_one_at_most_once_a
         assert issuer.asked == 2
 
 
-async def test_keys_grow_old(mock_clock: MockClock) -> None:
+async def test_old_keys_are_downloaded_again_while_tokens_are_verified(
+    mock_clock: MockClock,
+) -> None:
     async with issuing(jwk(RSA, kid="one")) as issuer:
         verify = checks(jwks=issuer.url)
         assert await verify(token(kid="one"))
         issuer.offer(jwk(OTHER_RSA, kid="two"))
         mock_clock.jump(jwts.KEY_LIFETIME)
         assert await verify(token(kid="one"))
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             while await verify(token(kid="one")) is not None:
                 await trio.lowlevel.checkpoint()
         assert issuer.asked == 2

@@ -237,7 +237,7 @@ async def test_a_thread_sees_a_timeout_and_a_cancellation(reason: str) -> None:
         await begun.wait()
         if reason == "cancellation":
             client.send(cancelled(1))
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             await trio.to_thread.run_sync(ended.wait)
             threads = server.environment.worker_threads
             assert threads is not None

@@ -410,6 +410,12 @@ class Executor:
             await self._fail(id, LOST)
             await self._drop(job)
         else:
+            try:
+                # If this process is lost before, the task has not run.
+                await until_available(partial(self._store.begin, job))
+            except LeaseLost:
+                log.warning("task %s: its lease was lost before it began", id)
+                return
             await self._run_task(record, job, slot)
 
     async def _drop(self, job: QueuedJob) -> None:

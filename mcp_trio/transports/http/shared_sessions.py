@@ -137,7 +137,8 @@ class SharedSessions(SessionKeeper):
             if session is not None:
                 self._drop(session)
         elif session is not None:
-            session.home = record.home
+            if session.is_stale:  # the message that names its home may be missing
+                session.note_home(record.home, record.claims)
             self._take_over(session, record)
         else:
             self._add(id, record, peer)
@@ -167,7 +168,7 @@ class SharedSessions(SessionKeeper):
         session.id = id
         if not self.open(session):
             raise Refused(refusal(503, "Too many sessions, and all of them busy"))
-        session.home = record.home
+        session.note_home(record.home, record.claims)
         self._take_over(session, record)
 
     def _take_over(self, session: SharedHttpSession, record: SessionRecord) -> None:
@@ -225,7 +226,7 @@ class SharedSessions(SessionKeeper):
         )
         session.id = id
         session.record = record
-        session.home = record.home
+        session.note_home(record.home, record.claims)
         session.touched = self.now
 
     async def _change(
@@ -406,15 +407,19 @@ class SharedSessions(SessionKeeper):
         id = session.id.decode()
         entries = await self.logs.read(id, ANNOUNCEMENTS, 0)
         me = self.peers.identity.id
+        claim = 0
 
         def change(record: SessionRecord) -> None:
+            nonlocal claim
+            record.claims += 1
+            claim = record.claims
             record.home = me
             if entries:
                 record.sent = entries[-1].position
 
         await self._change(session, change)
         self._load_announcements(session, entries, before if after is None else after)
-        await self.peers.post(SessionClaimed(id, me))
+        await self.peers.post(SessionClaimed(id, me, claim))
         if not await self.peers.exists(home):
             self._announce_everything(session)
 
@@ -466,7 +471,7 @@ class SharedSessions(SessionKeeper):
             if message.process != self.peers.identity.id:
                 self._reload_soon(session)
         elif isinstance(message, SessionClaimed):
-            session.home = message.process
+            session.note_home(message.process, message.number)
             if session.is_home:
                 self._read_announcements_soon(session)
         elif isinstance(message, RequestCancelled):
