@@ -115,7 +115,7 @@ class ExtensionContext(Context[Any]):
         if method not in declared:
             known = ", ".join(sorted(declared)) or "none"
             raise ValueError(
-                f"ctx.notify: expected a notification that the extension declares "
+                "ctx.notify: expected a notification that the extension declares "
                 f"({known}), got {method!r}; add it to the class attribute "
                 "`notifications`"
             )

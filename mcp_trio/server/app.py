@@ -392,8 +392,8 @@ class Server(Generic[StateT]):
         With `task="optional"`, clients that support tasks get a task, and others wait
         for the result. With `task="required"`, others are refused. A task is kept for
         `ttl` seconds, and clients poll it every `poll_interval` seconds. `retry` allows
-        to run it again if its process is lost. With `manual_start`, the function itself
-        calls `ctx.start_task()`, for example after asking the client something.
+        running it again if its process is lost. With `manual_start`, the function calls
+        `ctx.start_task()` itself, for example after asking the client something.
 
         `ui` is the URI of the page that shows the tool's results: see `Server.ui`.
         `visibility` says who may call the tool: the "model", the page (the "app"), or

@@ -155,7 +155,7 @@ class Context(Generic[StateT]):
         """Report progress, if the client asked for it.
 
         The report is only sent if `done` has increased. In a task, the message becomes
-        the status message; the default is "`done` of `total`".
+        the status message. The default message says how much is done.
         """
         task = self._request.task
         if task is not None and task.has_started:
