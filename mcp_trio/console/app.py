@@ -27,7 +27,7 @@ from ..trace.format import NOT_THAT
 from ..transports.address import bind
 from ..transports.http.hypercorn_host import limit_unread_time, serve_app
 from ..transports.http.rules import bare, is_loopback
-from ..transports.http.service import LAST_WORDS
+from ..transports.http.service import FINAL_WRITE_TIME
 from .message_tap import MessageTap
 from .page import ConsolePage, PageCommand, refuse
 
@@ -209,7 +209,7 @@ class Console:
         for page in self.pages.values():
             page.scope.cancel()
         self._tap.wake_readers()
-        with trio.move_on_after(LAST_WORDS):
+        with trio.move_on_after(FINAL_WRITE_TIME):
             while self.pages:
                 await self._tap.wait()
 
@@ -242,7 +242,7 @@ async def serve_console(
         console.app,
         listeners,
         stopping=stopping,
-        wind_up=console.wind_up,
+        shut_down=console.wind_up,
     )
     with tap.attached_to(server):
         async with trio.open_nursery() as nursery:
