@@ -192,8 +192,8 @@ def _measure(plan: Plan, advance: Callable[[float], None]) -> Report:
             report.start_up = report.start_up or server.start_up
             report.load, run = _load(server, plan)
             memory_before = server.memory()
-            run(window, plan.seconds * WARM_UP, tell=advance)
-            report.runs.append(run(window, plan.seconds, tell=advance))
+            run(window, plan.seconds * WARM_UP, report_progress=advance)
+            report.runs.append(run(window, plan.seconds, report_progress=advance))
             if not report.memory:
                 report.memory = [memory_before]
             # Of the first server before any load, and of the last one after it.

@@ -383,7 +383,7 @@ MISTAKES = {
     "no such object": (("run", "server.py:other"), ["'other'", "server.py:server"]),
     "nobody at a WebSocket": (
         ("inspect", "ws://127.0.0.1:9/mcp"),
-        ["ws://127.0.0.1:9/mcp cannot be opened: nobody"],
+        ["ws://127.0.0.1:9/mcp cannot be opened: all attempts"],
     ),
     "unknown command": (
         ("serve",),

@@ -422,13 +422,13 @@ BROKEN = {
         "http",
         "/mcp",
         b"SSH-2.0\r\n",
-        "no answer from the server: the answer is not HTTP",
+        "no answer from the server: the response is not valid HTTP",
     ),
     "another protocol for HTTP+SSE": (
         "http",
         "/sse",
         b"SSH-2.0\r\n",
-        "the answer is not HTTP",
+        "the response is not valid HTTP",
     ),
     "no TLS": (
         "https",
@@ -446,13 +446,13 @@ BROKEN = {
         "http",
         "/sse",
         b"",
-        "the server closed the connection without an answer",
+        "the server closed the connection without a response",
     ),
     "a page": (
         "http",
         "/mcp",
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n<p>\r\n",
-        "not a JSON-RPC message: <p>",
+        "expected a JSON-RPC message, got: <p>",
     ),
     "another page": (
         "http",
@@ -464,7 +464,7 @@ BROKEN = {
         "http",
         "/sse",
         b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno",
-        "HTTP 404, no event stream",
+        "expected an event stream that begins with an endpoint, got HTTP 404",
     ),
 }
 
