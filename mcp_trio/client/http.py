@@ -316,7 +316,7 @@ class HttpWire:
         self.nursery.start_soon(self._run, stream)
 
     def _fail_broken(self, exchange: _ClientExchange, problem: Exception) -> None:
-        reason = str(problem) or f"the connection broke: {problem.__cause__}"
+        reason = str(problem) or f"the connection was lost: {problem.__cause__}"
         self._fail(exchange.unanswered, reason)
 
     def _fail(self, unanswered: list[Json], reason: str, body: bytes = b"") -> None:
