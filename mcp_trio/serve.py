@@ -34,7 +34,7 @@ from .server.shared_limiter import SharedLimiter
 from .server.trio_loop import check_runs_on_trio
 from .transports.address import parse_address
 from .transports.http.settings import HttpSettings
-from .transports.send_queue import after
+from .transports.send_queue import call_when_set
 
 if TYPE_CHECKING:
     from .extensions.apps import Csp, Permission
@@ -516,7 +516,7 @@ async def _stop_when_told(
 ) -> None:
     """Stop a worker process in an orderly way, or at once, when its parent says so."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(after, supervision.stop_at_once, everything.cancel)
+        nursery.start_soon(call_when_set, supervision.stop_at_once, everything.cancel)
         await supervision.stop.wait()
         await _settle(server, stopping)
 
@@ -628,7 +628,7 @@ async def _serve_stdio(
     with claimed as descriptors, trio.CancelScope() as everything:
         async with open_wire(*descriptors) as wire, trio.open_nursery() as nursery:
             nursery.start_soon(_stop_stdio, wire, stopping, everything)
-            nursery.start_soon(wire.wind_up, everything, server.grace)
+            nursery.start_soon(wire.cancel_after_input, everything, server.grace)
             await serve_conversation(server, wire, owner(), transport="stdio")
             nursery.cancel_scope.cancel()
 
@@ -642,7 +642,7 @@ async def _stop_stdio(
     It sends SIGKILL next, so the tools and the lifespan have to end before that.
     """
     await stopping.wait()
-    if wire.input_over.is_set():
+    if wire.input_ended.is_set():
         everything.cancel()
     else:
         wire.end_input()
