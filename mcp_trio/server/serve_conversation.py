@@ -1,6 +1,6 @@
 """Serves one client over a stream of messages: stdio, WebSocket, memory."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from time import perf_counter
 
@@ -8,6 +8,7 @@ import trio
 
 from ..auth.principal import Principal
 from ..protocol.session import Answer, Batch, Call, Event, Notice, Refusal, Session
+from .accounts import Account, account_of
 from .app import Server
 from .call_tasks import CallTasks
 from .channel import Channel, Wire
@@ -15,6 +16,7 @@ from .conversation import Conversation, MessageObserver
 from .event_log import SLOW
 from .execute import execute, finish
 from .handlers import handle_notification
+from .ledger import Priority
 from .request import Request
 from .runner import TURN, Rest, Runner, Spoiled, start
 
@@ -99,6 +101,8 @@ class ConversationSource:
         self._principal = principal
         self._events = iter(events)  # those that are not served yet
         self._has_events = True
+        # Those that were received last. Some of them may have been served.
+        self._messages: Sequence[bytes | None] = ()
         self._owes_others_a_turn = False
         self._last_request: Request | None = None
         self._call_tasks = CallTasks(server, nursery, self._run_call)
@@ -110,6 +114,8 @@ class ConversationSource:
         if self._owes_others_a_turn:
             self._owes_others_a_turn = False
             await trio.lowlevel.checkpoint()
+            if self._server.turns.lines:
+                await self._wait_for_turn()
             return True
         if self._has_events:
             return True
@@ -125,6 +131,9 @@ class ConversationSource:
             deadline = trio.current_time() + self._server.grace
             self._nursery.cancel_scope.deadline = deadline
             return False
+        self._messages = messages
+        if self._server.turns.lines:
+            await self._wait_for_turn()
         # Each message is decoded after those before it have begun, as they may change
         # how it is decoded.
         if self._conversation.observer is None:
@@ -155,10 +164,12 @@ class ConversationSource:
             late = perf_counter() - turn_ends
             if late > 0:
                 self._log_if_slow(event, late)
+                self._server.turns.end(self._account())
                 self._owes_others_a_turn = True
                 break
         else:
             self._has_events = False
+            self._messages = ()
         if self._wire is not None:
             self._wire.flush()
         return rest
@@ -245,7 +256,37 @@ class ConversationSource:
         if reply is not None:
             self._reply(reply)
 
+    # Turns
+
+    async def _wait_for_turn(self) -> None:
+        """Let others go first, if this client has used up its turn.
+
+        It may have many conversations.
+        """
+        account = self._account()
+        turns = self._server.turns
+        if not turns.must_wait(account):
+            return
+        size = sum(len(message) for message in self._messages if message is not None)
+        holding = self._server.ledger.hold(
+            account, "bodies", size, Priority.REQUEST, self._give_up
+        )
+        try:
+            await turns.wait(account)
+        finally:
+            holding.release()
+
+    def _give_up(self) -> bool:
+        """End the conversation, because the memory of its messages is needed."""
+        self._nursery.cancel_scope.cancel()
+        return True
+
     # Helpers
+
+    def _account(self) -> Account:
+        return account_of(
+            self._conversation, self._principal or self._conversation.principal
+        )
 
     def _request(self, call: Call) -> Request:
         return Request(
