@@ -12,6 +12,7 @@ import trio.testing
 
 from mcp_trio import Limits, Server
 from mcp_trio.server.accounts import Account
+from mcp_trio.server.request import Request
 from tests.support.http_wire import (
     MODERN,
     Site,
@@ -201,3 +202,82 @@ async def answer_to(client: Client) -> bytes:
             break
         data += piece
     return data
+
+
+class Ends:
+    """Notes whose requests end, in which order. The first end makes something happen."""
+
+    def __init__(self, meanwhile: Callable[[], object]) -> None:
+        self.clients: list[str] = []
+        self.meanwhile = meanwhile
+
+    def began(self, request: Request) -> None:
+        """Note nothing."""
+
+    def ended(self, request: Request, seconds: float) -> None:
+        if not self.clients:
+            self.meanwhile()
+        self.clients.append(request.conversation.address)
+
+
+@pytest.mark.parametrize("kind", ["text", "structured", "resource", "prompt"])
+async def test_large_results_of_requests_that_waited_together_let_others_go_first(
+    kind: str,
+) -> None:
+    server = Server("large")
+    go = trio.Event()
+    # It takes longer than a turn to write this as JSON.
+    text = '"' * 2**20
+
+    @server.tool(name="text")
+    async def large_text() -> str:
+        await go.wait()
+        return text
+
+    @server.tool(name="structured")
+    async def large_structure() -> list[str]:
+        await go.wait()
+        return [text]
+
+    @server.resource("large://resource")
+    async def large_resource() -> str:
+        await go.wait()
+        return text
+
+    @server.prompt(name="prompt")
+    async def large_prompt() -> str:
+        await go.wait()
+        return text
+
+    @server.tool
+    async def quick() -> str:
+        return "done"
+
+    def ask(client: str, method: str, **params: object) -> bytes:
+        body = message(method, {**params, "_meta": MODERN})
+        headers = modern_headers(body) | {"X-Forwarded-For": client}
+        return request("POST", "/mcp", headers, json.dumps(body).encode())
+
+    requests = {
+        "text": ask(BUSY, "tools/call", name="text"),
+        "structured": ask(BUSY, "tools/call", name="structured"),
+        "resource": ask(BUSY, "resources/read", uri="large://resource"),
+        "prompt": ask(BUSY, "prompts/get", name="prompt"),
+    }
+    async with (
+        site_on("native", server, trusted_proxies=PROXIES) as there,
+        AsyncExitStack() as stack,
+    ):
+        busy = [await connect(there, stack) for _ in range(4)]
+        other = await connect(there, stack)
+        quickly = ask(OTHER, "tools/call", name="quick")
+        ends = Ends(lambda: other.connection.send(quickly))
+        server.observe_requests(ends)
+        for client in busy:
+            await client.send(requests[kind])
+        while server.limiter.total < len(busy):
+            await trio.lowlevel.checkpoint()
+        go.set()
+        for client in [*busy, other]:
+            assert (await client.response()).status == 200
+    assert ends.clients.index(OTHER) <= 2
