@@ -111,6 +111,13 @@ class RedisServer:
             replies.readline()
             return replies.readline()
 
+    def stop(self) -> None:
+        """Let Redis end by itself, as the system does when it stops."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(30)
+            self._process = None
+
     def kill(self) -> None:
         """End Redis with SIGKILL, if it runs."""
         if self._process is not None:

@@ -216,8 +216,8 @@ class Service:
         """Answer a request that was admitted.
 
         If this returns an exchange, its request has started in this task and waits.
-        Raises ScopeLeaked, with a reply or an exchange, if the request left a cancel scope
-        open in the task. The `wait` of a pending answer raises it too.
+        Raises ScopeLeaked, with a reply or an exchange, if the request left a cancel
+        scope open in the task. The `wait` of a pending answer raises it too.
         """
         try:
             if head.route == STATELESS:

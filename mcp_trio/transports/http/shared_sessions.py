@@ -308,12 +308,13 @@ class SharedSessions(SessionKeeper):
         try:
             ttl = KEEP_FOR * self.idle_timeout
             exists = await self._store.touch(self._key(session.id), ttl)
+            has_home = session.is_home or await self.peers.exists(session.home)
         except ServiceUnavailable:
             session.touched = -inf
             return
         if not exists:
             self._drop(session)
-        elif not session.is_home and not await self.peers.exists(session.home):
+        elif not has_home:
             self._claim_soon(session)
 
     def end_idle(self, session: HttpSession) -> None:
@@ -490,6 +491,9 @@ class SharedSessions(SessionKeeper):
             stream = session.local_stream(message.stream.encode())
             if stream is not None:
                 stream.followers.add(message.process)
+                # It may have grown after the process has read it, but before this.
+                grew = StreamGrew(message.session, message.stream)
+                self.peers.send_soon(message.process, grew)
         elif isinstance(message, StreamGrew):
             session.note_growth()
             if message.stream == ANNOUNCEMENTS and session.is_home:
