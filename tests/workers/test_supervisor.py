@@ -30,7 +30,8 @@ from mcp_trio.workers.messages import (
     Stop,
     WorkerChannel,
 )
-from tests.support.processes import free_port, http_get, until
+from tests.support.ports import free_port
+from tests.support.processes import http_get, until
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32", reason="there are no workers on Windows"
