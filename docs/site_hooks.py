@@ -20,6 +20,17 @@ def repository() -> str:
     return setup.get("metadata", "url", fallback="").rstrip("/")
 
 
+def on_config(config: Any) -> Any:  # noqa: ANN401
+    """Link to the repository at the end of each page."""
+    link = {
+        "icon": "material/source-repository",
+        "link": repository(),
+        "name": "Source code",
+    }
+    config.extra["social"] = [link]
+    return config
+
+
 def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:  # noqa: ANN401
     """Rank a page in the search, and rewrite its links that leave the folder."""
     folder = posixpath.dirname(page.file.src_uri)
