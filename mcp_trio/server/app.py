@@ -205,7 +205,11 @@ class Server(Generic[StateT]):
         )
 
     def use_limits(self, limits: Limits) -> None:
-        """Apply these limits from now on, and forget what clients have used so far."""
+        """Apply these limits from now on, and forget what clients have used so far.
+
+        Args:
+            limits: The limits, which replace all earlier ones.
+        """
         self.environment.limits = limits
         self.limiter = Limiter(limits)
         self.ledger.budget = limits.memory
@@ -328,8 +332,39 @@ class Server(Generic[StateT]):
     ) -> F | Callable[[F], F]:
         """Register the decorated function as a tool.
 
-        Use it as `@server.tool` or as `@server.tool(...)`, with the options of
-        `add_tool`.
+        Use it as `@server.tool` or as `@server.tool(...)`.
+
+        Args:
+            function: The function. Its parameters are the arguments of the tool.
+            name: The tool's name; by default, the name of the function.
+            title: Its name for people.
+            description: What it does, for the model; by default, from the docstring.
+            annotations: Hints about what it does.
+            icons: Its icons.
+            input_schema: The JSON Schema of its arguments; by default, from the
+                parameters.
+            output_schema: The JSON Schema of its structured content; by default, from
+                the return annotation.
+            meta: Its `_meta` in lists.
+            timeout: How many seconds the function may take. Replaces the server's
+                timeout.
+            rate: How often each client may call it, such as "10/m". Applies in addition
+                to the server's rate.
+            max_in_flight: How many calls may run at the same time. Applies in addition
+                to the server's number.
+            max_result: The largest result in bytes. Replaces the server's size.
+            scopes: The tool exists only for principals that have all of these scopes.
+            task: "optional" makes a task of each call if the client supports tasks, and
+                lets other clients wait for the result. "required" refuses other
+                clients.
+            ttl: How many seconds a task is kept.
+            poll_interval: How many seconds clients wait between two polls of a task.
+            retry: Run a task again if its process is lost. By default, the task fails.
+            manual_start: The function starts its task itself, with `ctx.start_task()`,
+                for example after asking the user something.
+            ui: The URI of the page that shows the tool's results: see `Server.ui`.
+            visibility: Who can call the tool: "model", "app" (the page), or both, which
+                is the default.
         """
 
         def register(function: F) -> F:
@@ -387,22 +422,7 @@ class Server(Generic[StateT]):
     ) -> F:
         """Register a function as a tool, at any time, and announce it to clients.
 
-        `name`, `description`, `input_schema` and `output_schema` are read from the
-        function's name, docstring and annotations if they are not given.
-
-        `timeout` and `max_result` replace those of `Limits` for this tool; `rate` and
-        `max_in_flight` apply in addition to those. The tool exists only for principals
-        that have all of the `scopes`.
-
-        With `task="optional"`, clients that know tasks get one, and others wait for the
-        result; with `task="required"`, others are refused. A task is kept for `ttl`
-        seconds, and clients look at it every `poll_interval` seconds. `retry` says that
-        it may be run again if its process is lost. With `manual_start` the function
-        itself calls `ctx.start_task()`, for example after asking the client something.
-
-        `ui` is the URI of the page that shows the tool's results: see `Server.ui`.
-        `visibility` says who calls the tool, the "model" or the page, which is the
-        "app"; by default both do.
+        The options are those of `tool`.
         """
         from .features.tools import ServerTool, app_meta, task_options
 
@@ -441,7 +461,11 @@ class Server(Generic[StateT]):
         return function
 
     def remove_tool(self, name: str) -> None:
-        """Remove a tool, at any time, and announce it to clients."""
+        """Remove a tool, at any time, and announce it to clients.
+
+        Args:
+            name: The name of the tool.
+        """
         self.tools.remove(name)
         self.tools_that_wait.discard(name)
 
@@ -465,7 +489,23 @@ class Server(Generic[StateT]):
     ) -> Callable[[F], F]:
         """Register the decorated function as a resource.
 
-        The options are those of `add_resource`.
+        A URI with variables, such as `notes://{id}`, is a resource template: the
+        function takes each variable as an argument.
+
+        Args:
+            uri: The URI of the resource, or of the template.
+            name: The resource's name; by default, the name of the function.
+            title: Its name for people.
+            description: What it contains; by default, from the docstring.
+            mime_type: Its MIME type; by default, from the value that the function
+                returns.
+            size: Its size in bytes. Templates have none.
+            icons: Its icons.
+            annotations: Hints for the client, such as who it is for.
+            meta: Its `_meta` in lists.
+            contents_meta: The `_meta` of its contents.
+            scopes: The resource exists only for principals that have all of these
+                scopes.
         """
         if not isinstance(uri, str):
             raise TypeError(
@@ -509,10 +549,7 @@ class Server(Generic[StateT]):
     ) -> F:
         """Register a function that reads a resource, at any time, and announce it.
 
-        A URI with variables, such as `notes://{id}`, is a resource template: the
-        function takes each variable as an argument. `size` is in bytes; a template has
-        none. The resource exists only for principals that have all of the `scopes`.
-        `meta` is the `_meta` in lists, and `contents_meta` that of what is read.
+        The options are those of `resource`.
         """
         from .features.resources import ServerResource
 
@@ -537,7 +574,11 @@ class Server(Generic[StateT]):
         return function
 
     def remove_resource(self, uri: str) -> None:
-        """Remove a resource or a template, at any time, and announce it to clients."""
+        """Remove a resource or a template, at any time, and announce it to clients.
+
+        Args:
+            uri: The URI of the resource or the template.
+        """
         if uri in self.templates:
             self.templates.remove(uri)
         else:
@@ -545,7 +586,13 @@ class Server(Generic[StateT]):
         self.completers.pop(uri, None)
 
     def resource_updated(self, uri: str) -> None:
-        """Tell the clients that subscribed to a resource that its contents changed."""
+        """Notify the clients that subscribed to a resource that its contents changed.
+
+        You may call this from any thread.
+
+        Args:
+            uri: The URI of the resource.
+        """
         self.subscriptions.note_change("resources", uri)
         for server in self._included_by:
             server.resource_updated(uri)
@@ -610,8 +657,16 @@ class Server(Generic[StateT]):
     ) -> F | Callable[[F], F]:
         """Register the decorated function as a prompt.
 
-        Use it as `@server.prompt` or as `@server.prompt(...)`, with the options of
-        `add_prompt`.
+        Use it as `@server.prompt` or as `@server.prompt(...)`.
+
+        Args:
+            function: The function. Its parameters are the arguments of the prompt.
+            name: The prompt's name; by default, the name of the function.
+            title: Its name for people.
+            description: What it is for; by default, from the docstring.
+            icons: Its icons.
+            meta: Its `_meta` in lists.
+            scopes: The prompt exists only for principals that have all of these scopes.
         """
 
         def register(function: F) -> F:
@@ -641,9 +696,7 @@ class Server(Generic[StateT]):
     ) -> F:
         """Register a function as a prompt, at any time, and announce it to clients.
 
-        `name` and `description` are read from the function's name and docstring if they
-        are not given; the prompt's arguments are the function's parameters. The prompt
-        exists only for principals that have all of the `scopes`.
+        The options are those of `prompt`.
         """
         from .features.prompts import ServerPrompt
 
@@ -660,7 +713,11 @@ class Server(Generic[StateT]):
         return function
 
     def remove_prompt(self, name: str) -> None:
-        """Remove a prompt, at any time, and announce it to clients."""
+        """Remove a prompt, at any time, and announce it to clients.
+
+        Args:
+            name: The name of the prompt.
+        """
         self.prompts.remove(name)
         self.completers.pop(name, None)
 
@@ -669,9 +726,13 @@ class Server(Generic[StateT]):
     def complete(self, of: str, argument: str) -> Callable[[F], F]:
         """Register a function that completes an argument while a user types it.
 
-        `of` is the name of a prompt or the URI of a resource template. The function
-        takes the text so far. If it has a second parameter, that is a dictionary of the
-        other arguments.
+        The function takes the text so far. If it has a second parameter, that is a
+        dictionary of the other arguments. It returns a list of strings or a
+        `Completion`.
+
+        Args:
+            of: The name of a prompt, or the URI of a resource template.
+            argument: The name of the argument or the variable.
         """
 
         def register(function: F) -> F:
@@ -732,10 +793,12 @@ class Server(Generic[StateT]):
     def middleware(self, function: MiddlewareT) -> MiddlewareT:
         """Run the decorated function around every tool call, read and prompt.
 
-        It is `async def f(call, proceed)`, where `call` is a `MiddlewareCall`, and
-        returns `await proceed(call)`, or another result instead. It may raise a
-        `ToolError` to refuse the call. The first function that is registered is the
-        outermost one.
+        The function that is registered first runs first.
+
+        Args:
+            function: `async def f(call, proceed)`, where `call` is a `MiddlewareCall`.
+                It returns `await proceed(call)`, or another result instead. It may
+                raise a `ToolError` to refuse the call.
         """
         from .middleware import check_middleware
 
@@ -748,13 +811,17 @@ class Server(Generic[StateT]):
     def include(self, other: Server[Any], /, *, prefix: str = "") -> None:
         """Add the features of another server, before this one runs.
 
-        The names of its tools and prompts get the prefix; URIs stay as they are. Its
-        functions see the value of its own lifespan, which is entered after this
-        server's, and run within its own middleware, inside this server's. What is added
-        to it or removed from it later is added or removed here too.
+        The functions of the other server see the value of its own lifespan, which is
+        entered after this server's. They run within its own middleware, which runs
+        within this server's. What is later added to it or removed from it is added or
+        removed here, too.
 
-        Everything else applies as this server has it: limits, access, store, profile,
-        pages and instructions. Raises ValueError if a name or a URI is taken.
+        Everything else is as in this server: limits, access, store, profile, pages and
+        instructions. Raises ValueError if a name or a URI is taken.
+
+        Args:
+            other: The server to include.
+            prefix: A prefix for the names of its tools and prompts. URIs do not change.
         """
         from .include import Inclusion
 
@@ -813,11 +880,14 @@ class Server(Generic[StateT]):
         self, function: Callable[P, AbstractAsyncContextManager[StateT]]
     ) -> Callable[P, AbstractAsyncContextManager[StateT]]: ...
     def lifespan(self, function: Callable[P, Any]) -> Callable[P, Any]:
-        """Register an async generator function that runs around everything else.
+        """Register a function that runs before the first request and after the last.
 
-        It is entered once per process, before the first request, and left when the
-        server has stopped. Functions get the yielded value as `ctx.lifespan`. The
-        lifespan may take one argument, the server.
+        The lifespan is entered once per process. Tools, resources and prompts get the
+        value that it yields as `ctx.lifespan`.
+
+        Args:
+            function: An async generator function that yields once, or a function that
+                returns an async context manager. It may take one argument, the server.
         """
         self._set_lifespan(function)
         return function
@@ -894,7 +964,12 @@ class Server(Generic[StateT]):
         return NO_SCOPES.union(*(registry.scopes for registry in registries))
 
     def observe_requests(self, observer: RequestObserver) -> None:
-        """Tell an observer of every request that begins from now on."""
+        """Call an observer for every request that begins from now on.
+
+        Args:
+            observer: An object with the methods `began(request)` and `ended(request,
+                seconds)`. They must return quickly, and must not raise exceptions.
+        """
         self.request_observers = (*self.request_observers, observer)
 
     def observe_sessions(self, observer: SessionObserver) -> None:
@@ -902,7 +977,11 @@ class Server(Generic[StateT]):
         self.session_observers = (*self.session_observers, observer)
 
     def stop_observing_sessions(self, observer: SessionObserver) -> None:
-        """Tell an observer no more."""
+        """Stop calling an observer of sessions.
+
+        Args:
+            observer: The object that was passed to `observe_sessions`.
+        """
         self.session_observers = tuple(
             other for other in self.session_observers if other is not observer
         )
@@ -914,7 +993,11 @@ class Server(Generic[StateT]):
             observer.session_ended(conversation)
 
     def stop_observing_requests(self, observer: RequestObserver) -> None:
-        """Tell an observer no more."""
+        """Stop calling an observer of requests.
+
+        Args:
+            observer: The object that was passed to `observe_requests`.
+        """
         self.request_observers = tuple(
             other for other in self.request_observers if other is not observer
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 class ToolError(Exception):
     """A failure whose message is shown to the client and its model.
 
-    The message of any other exception is hidden from the client.
+    The client does not see the message of any other exception.
     """
 
 

@@ -55,24 +55,27 @@ def read_rate(text: object, where: str = "") -> Rate:
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """What a server allows. The same options of a tool apply in addition.
+    """What a server allows.
 
-    Only a tool's own `timeout` and `max_result` replace the ones given here.
+    A tool's own `rate` and `max_in_flight` apply in addition. Its `timeout` and
+    `max_result` replace those given here.
 
-    `rate` is for all requests of one sender together: "10/s", "100/m", "1000/h", with a
-    burst "10/s:50". A tool call, a read or a prompt counts as one, any other request as
-    a twentieth; `initialize`, and polls of a task at its interval, do not count. A
-    sender is a principal; without authentication an address, or on stdio the
-    connection.
-
-    `max_in_flight` is the number of requests in progress at once, of all clients, and
-    `max_in_flight_per_connection` of one connection. `max_result` is the size of a
-    result in bytes. `timeout` is the number of seconds that a function may take.
-    `threads` is the number of worker threads for functions that are not async; except
-    on stdio one client holds at most three quarters of them. `memory` is the number of
-    bytes that the server holds for all clients together: requests in progress, replies
-    that are not read, sessions and their history. When it is exceeded, the client that
-    uses most gives something up.
+    Attributes:
+        rate: The requests of one client: "10/s", "100/m", "1000/h", or with a burst
+            "10/s:50". A tool call, a read or a prompt counts as one, any other request
+            as a twentieth; `initialize`, and polls of a task at its interval, do not
+            count. A client is a principal; without authentication an address, or on
+            stdio the connection.
+        max_in_flight: The number of requests in progress, of all clients.
+        max_in_flight_per_connection: The number of requests in progress on one
+            connection.
+        max_result: The size of a result in bytes.
+        timeout: The number of seconds that a function may take.
+        threads: The number of worker threads for functions that are not async. Except
+            on stdio, one client can use at most three quarters of them.
+        memory: The number of bytes that the server holds for all clients together:
+            requests in progress, unread replies, sessions and their history. When it is
+            exceeded, the client that uses the most loses something.
     """
 
     rate: str | None = None
