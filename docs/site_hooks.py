@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 PROJECT = Path(__file__).resolve().parent.parent
-# Pages that name everything would come first in every search. So would one whose title
-# has several words that begin with an "a", because the search completes each word.
+# Pages that name everything would come first in every search. So would those whose titles
+# have words that begin with an "a", because the search completes each word that is typed.
 BOOST = {
+    "apps.md": 0.5,
     "authentication.md": 0.5,
     "index.md": 0.5,
     "internals.md": 0.2,
