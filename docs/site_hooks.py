@@ -12,7 +12,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 BOOST = {
     "apps.md": 0.5,
     "authentication.md": 0.5,
-    "index.md": 0.5,
+    "index.md": 0.3,
     "internals.md": 0.2,
     "migrating.md": 0.4,
     "openapi.md": 0.2,
