@@ -330,7 +330,7 @@ def _as_principal(found: object) -> Principal | None:
         return found
     if not isinstance(found, str):
         raise TypeError(
-            "a token verifier must return a Principal, a name or None, "
+            "Access(verify): expected it to return a Principal, a name or None, "
             f"got {type(found).__name__}"
         )
     return Principal(found)

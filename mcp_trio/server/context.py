@@ -1,4 +1,4 @@
-"""Context: what a tool, a resource or a prompt sees of the request that runs it."""
+"""Context: the request that a tool, a resource or a prompt runs for."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import inf, isfinite
@@ -32,8 +32,8 @@ else:
 
 T = TypeVar("T")
 
-# Seconds in which a function that reports one thing after the other lets other tasks
-# run only once. See `Context._let_others_run`.
+# The minimum seconds between two checkpoints of a function that reports progress or
+# logs in a loop. See `Context._checkpoint`.
 BURST = 0.0002
 
 
@@ -52,7 +52,7 @@ class ConnectedClient(msgspec.Struct, frozen=True):
     name: str
     version: str
     capabilities: ClientCapabilities
-    # Whether it shows the page that belongs to a tool.
+    # Whether it shows the pages of tools.
     renders_apps: bool = False
 
     def supports(self, capability: str) -> bool:
@@ -65,9 +65,9 @@ class ConnectedClient(msgspec.Struct, frozen=True):
 
 
 class Context(Generic[StateT]):
-    """The request that runs a function: its progress, its log, and its client.
+    """The request that a function runs for: its progress, its log and its client.
 
-    A function gets one through a parameter annotated with this class, or with
+    A function gets it as a parameter that is annotated with this class, or with
     `Context[State]`, where `State` is the type of the lifespan's value. The parameter
     is not part of the function's schema.
 
@@ -80,12 +80,12 @@ class Context(Generic[StateT]):
 
     # The protocol revision that the request is served in.
     revision: str
-    # Who makes the request: over stdio the owner of the process, over HTTP the owner of
-    # the token, and None if the server requires no token.
+    # The authenticated caller: on stdio the owner of the process, over HTTP that of the
+    # token. None if the server does not require a token.
     principal: Principal | None
     # The value that the lifespan of the function's server yielded.
     lifespan: StateT
-    # Set when the function first asks the client.
+    # Set when the function first asks the client a question.
     _client_requests: "ClientRequests | None" = None
 
     def __init__(self, request: Request, environment: Environment) -> None:
@@ -109,13 +109,13 @@ class Context(Generic[StateT]):
 
     @property
     def headers(self) -> Headers:
-        """The HTTP request's headers, without credentials; empty on stdio."""
+        """The headers of the HTTP request, without credentials. Empty on stdio."""
         headers = getattr(self._request.channel, "headers", None)
         return NO_HEADERS if headers is None else Headers(headers)
 
     @property
     def client(self) -> ConnectedClient | None:
-        """The client's name, version and capabilities, if it has told them."""
+        """The client's name, version and capabilities, or None if unknown."""
         call = self._request.call
         if call.revision.opens:
             session = self._request.conversation.session
@@ -137,7 +137,7 @@ class Context(Generic[StateT]):
 
     @property
     def state(self) -> dict[str, Any]:
-        """Values that middleware hands down, as long as the request runs."""
+        """Values that middleware passes to functions, while the request runs."""
         if self._request.state is None:
             self._request.state = {}
         return self._request.state
@@ -161,10 +161,10 @@ class Context(Generic[StateT]):
 
     @property
     def renders_apps(self) -> bool:
-        """Whether the client shows the page that belongs to a tool.
+        """Whether the client shows the pages of tools.
 
-        If not, the text of the result is all that its user sees. Unlike `client`, this
-        is known of clients that do not say their name too.
+        Otherwise its user only sees the text of the result. Unlike `client`, this is
+        also available if the client does not send its name.
         """
         return renders_apps(self.extension(APPS))
 
@@ -206,7 +206,8 @@ class Context(Generic[StateT]):
             logger: The name of the logger.
         """
         if level not in LEVELS:
-            raise ValueError(f"log level {level!r}: it is one of {', '.join(LEVELS)}")
+            known = ", ".join(LEVELS)
+            raise ValueError(f"ctx.log(level): expected one of {known}, got {level!r}")
         call = self._request.call
         if call.revision.opens:
             lowest = self._request.conversation.session.log_level or "info"
@@ -215,7 +216,7 @@ class Context(Generic[StateT]):
         if lowest and LEVELS.index(level) >= LEVELS.index(lowest):
             if isinstance(data, str):
                 data = strip_controls(data)
-            # Encoded here, so that nothing changes it: null stays, as does a Struct.
+            # Encoded here, because `Revision.permitted` would drop null and fields.
             params = {
                 "level": call.revision.levels[level],
                 "logger": logger,
@@ -377,7 +378,7 @@ class Context(Generic[StateT]):
         return await self._questions.all(*questions)
 
     async def once(self, key: str, step: Callable[[], Awaitable[T]]) -> T:
-        """Do a step once, even if the function runs again after a question is answered.
+        """Run a step once, even if the function runs again after a question.
 
         Return the step's result, which must be JSON. The client keeps the result until
         the request ends: it can read it, but not change it.
@@ -389,15 +390,15 @@ class Context(Generic[StateT]):
         return await self._questions.once(key, step)
 
     async def start_task(self) -> None:
-        """Answer the request now, and go on as a task.
+        """Respond to the request now, and continue as a task.
 
-        For tools with `task=` and `manual_start=True`, which first ask the client what
-        they need to know. Clients that do not know tasks wait for the result as usual.
+        This is for tools with `task=` and `manual_start=True`, which may ask the client
+        questions first. Clients without tasks wait for the result as usual.
         """
         task = self._request.task
         if task is None:
             raise RuntimeError(
-                "ctx.start_task() is for tools with "
+                "ctx.start_task(): expected a tool with "
                 "@server.tool(task='optional', manual_start=True)"
             )
         await task.start()
@@ -411,7 +412,7 @@ class Context(Generic[StateT]):
         Args:
             retry: How many seconds the client waits before it reconnects.
         """
-        # Only HTTP's channels have it.
+        # Only HTTP channels have this method.
         release_client = getattr(self._request.channel, "release_client", None)
         if release_client is not None:
             release_client(round(retry * 1000))
@@ -426,11 +427,11 @@ class Context(Generic[StateT]):
         return self._client_requests
 
     async def _checkpoint(self) -> None:
-        """Let other tasks run, unless they just could.
+        """Execute a checkpoint, unless there was one within `BURST` seconds.
 
-        Reports that follow one another at once leave together, at the latest when the
-        function next waits. A hundred of them take 30 % fewer instructions than with a
-        checkpoint after each.
+        Reports in a burst are sent together, at the latest when the function next
+        waits. A hundred reports take 30 % fewer instructions than with a checkpoint
+        after each.
         """
         await self._request.channel.drained()
         if perf_counter() < self._burst_ends:
@@ -441,5 +442,5 @@ class Context(Generic[StateT]):
 
 
 def _how_much(done: float, total: float | None) -> str:
-    """Return progress in words, for a report without a message."""
+    """Return the default message of a progress report."""
     return f"{done:g}" if total is None else f"{done:g} of {total:g}"

@@ -165,7 +165,7 @@ WRONG = {
     "no server": ("del server\n", ["no Server object"]),
     "a name twice": (
         "server.add_tool(add)\n",
-        ["there is a tool 'add' already", "line 24"],
+        ["the tool 'add' already exists", "line 24"],
     ),
 }
 

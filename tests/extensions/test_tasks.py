@@ -1076,11 +1076,11 @@ async def test_a_server_without_tasks_stops_at_once(autojump_clock: MockClock) -
     ("options", "message"),
     [
         ({"task": "always"}, "expected 'optional' or 'required', got 'always'"),
-        ({"ttl": 5}, r"server.tool\(ttl=5\): this is for tasks"),
-        ({"retry": True}, "this is for tasks"),
+        ({"ttl": 5}, r"server.tool\(ttl=5\): this option is for tasks"),
+        ({"retry": True}, "this option is for tasks"),
         ({"task": "optional", "ttl": -1}, r"server.tool\(ttl\)"),
         ({"task": "optional", "poll_interval": 0}, r"server.tool\(poll_interval\)"),
-        ({"task": "optional", "retry": True, "manual_start": True}, "choose one"),
+        ({"task": "optional", "retry": True, "manual_start": True}, "got both"),
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
@@ -1102,5 +1102,5 @@ async def test_the_first_tool_with_a_task_is_added_before_the_server_runs(
 ) -> None:
     server = Server("tasks")
     async with connect(server, NEWEST):
-        with pytest.raises(RuntimeError, match="the server is running"):
+        with pytest.raises(RuntimeError, match="the server is already running"):
             server.add_tool(lambda: "", name="late", task="optional")
