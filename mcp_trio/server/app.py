@@ -207,7 +207,7 @@ class Server(Generic[StateT]):
         )
 
     def use_limits(self, limits: Limits) -> None:
-        """Apply these limits from now on, and forget what clients have used so far.
+        """Apply these limits from now on, and reset the rates of all clients.
 
         Args:
             limits: The limits, which replace all earlier ones.
@@ -463,7 +463,7 @@ class Server(Generic[StateT]):
         return function
 
     def remove_tool(self, name: str) -> None:
-        """Remove a tool, at any time, and announce it to clients.
+        """Remove a tool. Connected clients are notified. Raises KeyError.
 
         Args:
             name: The name of the tool.
@@ -576,7 +576,9 @@ class Server(Generic[StateT]):
         return function
 
     def remove_resource(self, uri: str) -> None:
-        """Remove a resource or a template, at any time, and announce it to clients.
+        """Remove a resource or a template. Connected clients are notified.
+
+        Raises KeyError.
 
         Args:
             uri: The URI of the resource or the template.
@@ -588,7 +590,7 @@ class Server(Generic[StateT]):
         self.completers.pop(uri, None)
 
     def resource_updated(self, uri: str) -> None:
-        """Notify the clients that subscribed to a resource that its contents changed.
+        """Notify subscribed clients that the contents of a resource have changed.
 
         You may call this from any thread.
 
@@ -715,7 +717,7 @@ class Server(Generic[StateT]):
         return function
 
     def remove_prompt(self, name: str) -> None:
-        """Remove a prompt, at any time, and announce it to clients.
+        """Remove a prompt. Connected clients are notified. Raises KeyError.
 
         Args:
             name: The name of the prompt.
@@ -796,7 +798,7 @@ class Server(Generic[StateT]):
     def middleware(self, function: MiddlewareT) -> MiddlewareT:
         """Register a function that wraps every tool call, resource read and prompt.
 
-        The function that is registered first runs first.
+        The function that is registered first is the outermost.
 
         Args:
             function: `async def f(call, proceed)`, where `call` is a `MiddlewareCall`.
@@ -814,17 +816,17 @@ class Server(Generic[StateT]):
     def include(self, other: Server[Any], /, *, prefix: str = "") -> None:
         """Add the features of another server, before this server runs.
 
-        The functions of the other server see the value of its own lifespan, which is
-        entered after this server's. They run within its own middleware, which runs
-        within this server's. What is later added to it or removed from it is added or
-        removed here, too.
+        The functions of the other server get the value of its own lifespan, which is
+        entered after that of this server. Its middleware runs inside this server's
+        middleware. Features that are later added to it or removed from it are added or
+        removed here too.
 
-        Everything else is as in this server: limits, access, store, profile, pages and
-        instructions. Raises ValueError if a name or a URI is taken.
+        Limits, access, store, profile, pages and instructions are those of this server.
+        Raises ValueError if a name or a URI is already taken.
 
         Args:
             other: The server to include.
-            prefix: A prefix for the names of its tools and prompts. URIs do not change.
+            prefix: A prefix for the names of its tools and prompts. URIs are unchanged.
         """
         from .include import Inclusion
 
@@ -967,7 +969,7 @@ class Server(Generic[StateT]):
         return NO_SCOPES.union(*(registry.scopes for registry in registries))
 
     def observe_requests(self, observer: RequestObserver) -> None:
-        """Call an observer for every request that begins from now on.
+        """Notify an observer of every request that begins from now on.
 
         Args:
             observer: An object with the methods `began(request)` and `ended(request,
@@ -976,11 +978,15 @@ class Server(Generic[StateT]):
         self.request_observers = (*self.request_observers, observer)
 
     def observe_sessions(self, observer: SessionObserver) -> None:
-        """Notify an observer of every session that ends from now on."""
+        """Notify an observer of every session that ends from now on.
+
+        Args:
+            observer: An object with the method `session_ended(conversation)`.
+        """
         self.session_observers = (*self.session_observers, observer)
 
     def stop_observing_sessions(self, observer: SessionObserver) -> None:
-        """Stop calling an observer of sessions.
+        """Stop notifying an observer of sessions.
 
         Args:
             observer: The object that was passed to `observe_sessions`.
@@ -996,7 +1002,7 @@ class Server(Generic[StateT]):
             observer.session_ended(conversation)
 
     def stop_observing_requests(self, observer: RequestObserver) -> None:
-        """Stop calling an observer of requests.
+        """Stop notifying an observer of requests.
 
         Args:
             observer: The object that was passed to `observe_requests`.

@@ -50,7 +50,7 @@ class Elicited(Struct, Generic[T]):
 
 
 class Root(Struct):
-    """A folder, or another place, that the client lets the server work in.
+    """A root: a folder or other location that the server may work in.
 
     Attributes:
         uri: Its URI, such as "file:///home/ada".
@@ -143,7 +143,7 @@ class Elicit(Question[Elicited[T]]):
 class ElicitUrl(Question[Elicited[None]]):
     """A page for the user to visit.
 
-    Use it where the client must not see the data, such as a login or a payment.
+    Use it for data that the client must not see, such as a login or a payment.
 
     Attributes:
         message: Why the user should visit the page.
@@ -251,7 +251,7 @@ class Sample(Question[Sampled]):
 
 
 class Roots(Question[list[Root]]):
-    """The folders and other places that the client lets the server work in.
+    """The roots: the folders that the server may work in.
 
     Attributes:
         key: A name for the question, as in `Elicit`.

@@ -380,7 +380,7 @@ class Context(Generic[StateT]):
     async def once(self, key: str, step: Callable[[], Awaitable[T]]) -> T:
         """Run a step once, even if the function runs again after a question.
 
-        Return the step's result, which must be JSON. The client keeps the result until
+        Returns the step's result, which must be JSON. The client keeps the result until
         the request ends: it can read it, but not change it.
 
         Args:

@@ -58,7 +58,7 @@ def read_rate(text: object, where: str = "") -> Rate:
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """What a server allows.
+    """The limits of a server.
 
     A tool's own `rate` and `max_in_flight` apply in addition. Its `timeout` and
     `max_result` replace those given here.
