@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 PROJECT = Path(__file__).resolve().parent.parent
-# Pages that name everything would come first in every search. So would those whose titles
-# have words that begin with an "a", because the search completes each word that is typed.
+# Without this, pages that name everything would come first in every search. So would
+# pages whose titles have words that begin with an "a", because the search completes
+# each word that is typed.
 BOOST = {
     "apps.md": 0.5,
     "authentication.md": 0.5,
