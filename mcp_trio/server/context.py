@@ -348,10 +348,10 @@ class Context(Generic[StateT]):
         function next waits. A hundred of them take 30 % fewer instructions than with a
         checkpoint after each.
         """
-        await self._request.channel.drained()
         if perf_counter() < self._burst_ends:
             await trio.lowlevel.checkpoint_if_cancelled()
             return
+        await self._request.channel.drained()
         await trio.lowlevel.checkpoint()
         self._burst_ends = perf_counter() + BURST
 
