@@ -326,7 +326,7 @@ class Revision:
         """Encode a report of progress.
 
         It is what `notification` returns too. A function that does nothing but report
-        takes a third fewer instructions.
+        takes 46 % fewer instructions.
         """
         if isinstance(token, str):
             token = strip_controls(token)
