@@ -31,10 +31,10 @@ from .server import app
 from .server.context import StateT
 from .server.serve_conversation import serve_conversation
 from .server.shared_limiter import SharedLimiter
-from .server.trio_loop import must_be_in_trio
+from .server.trio_loop import check_runs_on_trio
 from .transports.address import parse_address
 from .transports.http.settings import HttpSettings
-from .transports.send_queue import after
+from .transports.send_queue import call_when_set
 
 if TYPE_CHECKING:
     from .extensions.apps import Csp, Permission
@@ -334,7 +334,7 @@ def declare_skills(server: app.Server[Any]) -> None:
         server.add_extension(Skills())
 
 
-class _Places(Struct):
+class _Options(Struct):
     """Where a server is served."""
 
     stdio: bool | tuple[int, int]
@@ -380,7 +380,7 @@ async def serve(
 
     A worker process has `supervision`. The other options are the same for all workers.
     """
-    must_be_in_trio("Server.serve")
+    check_runs_on_trio("Server.serve")
     if not stdio and http is None and ws is None and console is None:
         raise ValueError("nothing to serve on: say stdio=True or http='127.0.0.1:8000'")
     _check_places(http=http, ws=ws, console=console)
@@ -398,7 +398,7 @@ async def serve(
         public_url=public_url,
         trusted_proxies=trusted_proxies,
     )
-    places = _Places(stdio, http, ws, console, http_engine, settings)
+    places = _Options(stdio, http, ws, console, http_engine, settings)
     await _run_until_stopped(
         server,
         partial(_run_transports, server, places, supervision),
@@ -423,7 +423,7 @@ async def run_tasks(
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run the tasks in a server's store, and take no requests, until a signal."""
-    must_be_in_trio("run_tasks")
+    check_runs_on_trio("run_tasks")
 
     async def wait(
         stopping: trio.Event, task_status: trio.TaskStatus[list[str]]
@@ -516,7 +516,7 @@ async def _stop_when_told(
 ) -> None:
     """Stop a worker process in an orderly way, or at once, when its parent says so."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(after, supervision.stop_at_once, everything.cancel)
+        nursery.start_soon(call_when_set, supervision.stop_at_once, everything.cancel)
         await supervision.stop.wait()
         await _settle(server, stopping)
 
@@ -530,7 +530,7 @@ async def _settle(server: app.Server[Any], stopping: trio.Event) -> None:
 
 async def _run_transports(
     server: app.Server[Any],
-    places: _Places,
+    places: _Options,
     supervision: Supervision | None,
     stopping: trio.Event,
     task_status: trio.TaskStatus[list[str]],
@@ -628,7 +628,7 @@ async def _serve_stdio(
     with claimed as descriptors, trio.CancelScope() as everything:
         async with open_wire(*descriptors) as wire, trio.open_nursery() as nursery:
             nursery.start_soon(_stop_stdio, wire, stopping, everything)
-            nursery.start_soon(wire.wind_up, everything, server.grace)
+            nursery.start_soon(wire.cancel_after_input, everything, server.grace)
             await serve_conversation(server, wire, owner(), transport="stdio")
             nursery.cancel_scope.cancel()
 
@@ -642,7 +642,7 @@ async def _stop_stdio(
     It sends SIGKILL next, so the tools and the lifespan have to end before that.
     """
     await stopping.wait()
-    if wire.input_over.is_set():
+    if wire.input_ended.is_set():
         everything.cancel()
     else:
         wire.end_input()

@@ -8,9 +8,9 @@ from ..protocol.types import Json
 
 
 class RemoteError(Exception):
-    """The server answered a request with an error.
+    """The server replied to a request with an error.
 
-    `is_ours` is True if the client made the error itself, because no reply arrived.
+    `is_ours` is True if no reply arrived and the error comes from this client.
     """
 
     def __init__(self, error: object) -> None:
@@ -27,7 +27,7 @@ class ServerGone(Exception):
 
 
 class TaskCancelled(Exception):
-    """A task whose result this client waits for was cancelled by somebody else."""
+    """A task was cancelled by another client or the server."""
 
     def __init__(self, task_id: str) -> None:
         super().__init__(f"the task {task_id} was cancelled")

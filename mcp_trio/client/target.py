@@ -1,4 +1,4 @@
-"""Connecting to a server: at a URL, or by a command that starts it."""
+"""Connect to a server: at a URL, or with a command that starts it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from .stdio import open_stdio
 from .token import Token
 
 EXPECTED_URL = "expected a URL such as http://127.0.0.1:8000/mcp"
-# Seconds within which a server at a URL must open a session.
-TO_ANSWER = 30.0
+# Seconds that a server at a URL may take to open a session.
+OPEN_TIMEOUT = 30.0
 
 
 @asynccontextmanager
@@ -48,10 +48,10 @@ async def connect(
     is HTTP+SSE. `token` is a bearer token for a URL, or an async function that returns
     one. The function is called before each HTTP request, and once for a WebSocket.
 
-    `elicitation`, `sampling` and `roots` answer the server's questions, and `answer`
-    any other; `progress` and `log` are called with what the server reports. The client
-    declares the capabilities that they give, and `capabilities` in addition. `timeout`
-    is the number of seconds that each wait for the server may take.
+    `elicitation`, `sampling` and `roots` answer these requests of the server, and
+    `answer` any other; `progress` and `log` are called with its notifications. The
+    client declares the capabilities that they imply, and `capabilities` in addition.
+    `timeout` is the number of seconds that each wait for the server may take.
     """
     handlers = Handlers(
         answer=answer,
@@ -61,9 +61,9 @@ async def connect(
         progress=progress,
         log=log,
     )
-    # A command may have to be downloaded first, as by npx. A server at a URL is running
-    # already.
-    within = TO_ANSWER if is_url(target) else math.inf
+    # A command such as npx may have to download the server first. A server at a URL is
+    # already running.
+    within = OPEN_TIMEOUT if is_url(target) else math.inf
     with ungrouped():
         async with (
             _open_wire_to(target, token) as wire,
@@ -115,7 +115,7 @@ def _open_wire_to(
 ) -> AbstractAsyncContextManager[ClientWire]:
     if not isinstance(target, str) or not is_url(target):
         return open_stdio(_as_command(target))
-    # Deferred for start-up time: only a URL needs the network libraries.
+    # Imported here to start faster: only URLs need the network libraries.
     from .transports import WIRES
 
     return WIRES[transport_of(target)](target, token)

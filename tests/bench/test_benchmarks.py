@@ -90,7 +90,7 @@ def test_a_figure_without_a_bound_neither_passes_nor_fails() -> None:
     assert ratio.row(FIGURES)[3:] == ("", "")
 
 
-def test_figures_for_people() -> None:
+def test_figures_are_written_with_a_fitting_unit() -> None:
     assert [
         amount(1234.5, "calls/s"),
         amount(0.0021, "s"),
