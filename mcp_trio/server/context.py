@@ -433,10 +433,10 @@ class Context(Generic[StateT]):
         waits. A hundred reports take 30 % fewer instructions than with a checkpoint
         after each.
         """
-        await self._request.channel.drained()
         if perf_counter() < self._burst_ends:
             await trio.lowlevel.checkpoint_if_cancelled()
             return
+        await self._request.channel.drained()
         await trio.lowlevel.checkpoint()
         self._burst_ends = perf_counter() + BURST
 
