@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
@@ -16,6 +17,7 @@ from mcp_trio.load_spec import UsageError
 from . import report
 from .contenders.builds import Builds, build_all, find_build
 from .contenders.table import CONTENDERS, Contender
+from .contenders.toolchains import Unavailable
 from .ratios import Figures
 from .registry import RATIOS, WORKLOADS
 from .servers import Servers
@@ -55,18 +57,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         known = ", ".join(WORKLOADS)
         parser.error(f"--only: expected a workload ({known}), got {unknown[0]!r}")
+    if options.results and find_spec("matplotlib") is None:
+        parser.error(
+            "--results: charts need matplotlib: pip install 'mcp_trio[charts]'"
+        )
     console = Console(stderr=True)
     pace = QUICK if options.quick else FULL
     workloads = chosen_workloads(options.only, pace)
     builds = build_contenders(workloads, options.quick, console)
-    figures = measure(workloads, pace, builds, console)
+    figures, failed = measure(workloads, pace, builds, console)
     command = "python -m benchmarks"
     if options.quick:
         command += " --quick"
-    document = report.Document.of(figures, builds, command)
-    document.show(Console(width=None if sys.stdout.isatty() else WIDTH))
+    document = report.Document.of(figures, builds, command, failed)
     if options.results:
         document.write(options.results)
+    document.show(Console(width=None if sys.stdout.isatty() else WIDTH))
     missed = any(ratio.holds(figures) is False for ratio in RATIOS)
     return int(missed or bool(document.failed))
 
@@ -111,10 +117,14 @@ def _reason_to_skip(contender: Contender) -> str:
 
 def measure(
     workloads: Sequence[Workload], pace: Pace, builds: Builds, console: Console
-) -> Figures:
-    """Measure each workload in turn. If one fails, the next ones still run."""
+) -> tuple[Figures, list[str]]:
+    """Measure each workload in turn. If one fails, the next ones still run.
+
+    Returns the figures, and a line for each workload that failed.
+    """
     by_name = {contender.name: contender for contender in CONTENDERS}
     figures: Figures = {}
+    failed: list[str] = []
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with (
         Servers(builds.built) as servers,
@@ -128,13 +138,24 @@ def measure(
                 by_name[name] for name in workload.contenders if name in builds.built
             ]
             try:
-                figures[workload.name] = workload.measure(servers, contenders, pace)
+                measured = workload.measure(servers, contenders, pace)
+            except Unavailable as reason:
+                builds.left_out[workload.title] = str(reason)
+                console.print(f"left out: {workload.title}: {reason}", markup=False)
             except UsageError as problem:
-                console.print(f"failed: {workload.title}: {problem}", markup=False)
+                failed.append(f"{workload.title}: {problem}")
+                console.print(f"failed: {failed[-1]}", markup=False)
+            # A bug in one workload must not cost the figures of the others.
+            except Exception as problem:
+                failed.append(f"{workload.title}: {problem!r}")
+                console.print_exception()
+            else:
+                if measured:
+                    figures[workload.name] = measured
             seconds = time.monotonic() - started
             console.print(f"{seconds:6.1f} s  {workload.title}", highlight=False)
             progress.advance(bar)
-    return figures
+    return figures, failed
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ Over stdio this is a small program in Go (`contenders/load_go`), over HTTP it is
 from __future__ import annotations
 
 import json
-import shutil
 import statistics
 import subprocess
 import sys
@@ -28,7 +27,7 @@ from mcp_trio.load_spec import UsageError
 
 from .contenders.builds import build
 from .contenders.table import Contender
-from .contenders.toolchains import Unavailable
+from .contenders.toolchains import find_program
 from .ratios import Ratio, faster, shorter
 from .servers import QUIET, Servers
 from .workloads import (
@@ -146,11 +145,8 @@ class GoLoad:
 def go_load(
     command: Sequence[str], variables: Mapping[str, str], tool: str, window: int
 ) -> Iterator[GoLoad]:
-    """Start a server under the load in Go. Raises UsageError."""
-    try:
-        built = build(GO_LOAD)
-    except Unavailable as reason:
-        raise UsageError(f"the load in Go cannot be built: {reason}") from None
+    """Start a server under the load in Go. Raises Unavailable."""
+    built = build(GO_LOAD)
     opening = {
         "protocolVersion": STDIO.revision,
         "capabilities": {},
@@ -186,7 +182,7 @@ class GoToolLoad:
     def measure(
         self, servers: Servers, contenders: Sequence[Contender], pace: Pace
     ) -> dict[str, Figure]:
-        """Load all contenders in turn. Raises UsageError."""
+        """Load all contenders in turn. Raises UsageError and Unavailable."""
         with ExitStack() as closing:
             loads = {}
             for contender in contenders:
@@ -218,7 +214,7 @@ class WrkLoad:
     def measure(
         self, servers: Servers, contenders: Sequence[Contender], pace: Pace
     ) -> dict[str, Figure]:
-        """Load all contenders in turn. Raises UsageError."""
+        """Load all contenders in turn. Raises UsageError and Unavailable."""
         with ExitStack() as closing:
             targets = {
                 contender.name: closing.enter_context(
@@ -231,10 +227,8 @@ class WrkLoad:
     def load_in_turn(
         self, targets: Mapping[str, BenchTarget], pace: Pace
     ) -> dict[str, Figure]:
-        """Load running servers in turn. Raises UsageError."""
-        wrk = shutil.which("wrk")
-        if wrk is None:
-            raise UsageError("no `wrk` on the PATH")
+        """Load running servers in turn. Raises UsageError and Unavailable."""
+        wrk = find_program("wrk")
         with tempfile.TemporaryDirectory() as folder:
             measurements = {
                 name: partial(self._run, wrk, target, Path(folder))

@@ -69,16 +69,21 @@ class Document:
     failed: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, figures: Figures, builds: Builds, command: str) -> Document:
-        """Return the report of a run that has just ended on this machine."""
-        failed = []
+    def of(
+        cls, figures: Figures, builds: Builds, command: str, failed: Sequence[str] = ()
+    ) -> Document:
+        """Return the report of a run that has just ended on this machine.
+
+        `failed` has a line for each workload that failed.
+        """
+        failures = list(failed)
         for workload, by_case in figures.items():
             for case, figure in by_case.items():
                 errors = figure.about.get("errors")
                 if errors:
-                    failed.append(f"{workload}, {case}: {errors} calls failed")
+                    failures.append(f"{workload}, {case}: {errors} calls failed")
         date = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
-        return cls(figures, builds, command, machine(), date, failed)
+        return cls(figures, builds, command, machine(), date, failures)
 
     def show(self, console: Console) -> None:
         """Print the ratios, the figures and the remarks."""
@@ -97,13 +102,13 @@ class Document:
     def write(self, folder: Path) -> None:
         """Write RESULTS.md, the figures as JSON, and the charts into a folder."""
         folder.mkdir(parents=True, exist_ok=True)
+        data = msgspec.json.format(msgspec.json.encode(self._data()), indent=1)
+        (folder / "results.json").write_bytes(data + b"\n")
+        text = "\n".join(self._markdown())
+        (folder / "RESULTS.md").write_text(text, encoding="utf-8")
         for name, file in CHARTS.items():
             if name in self.figures:
                 self._draw(folder / file, name)
-        text = "\n".join(self._markdown())
-        (folder / "RESULTS.md").write_text(text, encoding="utf-8")
-        data = msgspec.json.format(msgspec.json.encode(self._data()), indent=1)
-        (folder / "results.json").write_bytes(data + b"\n")
 
     def _markdown(self) -> list[str]:
         """Return the lines of RESULTS.md."""

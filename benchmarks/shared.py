@@ -106,7 +106,10 @@ class WorkerLoad(WrkLoad):
     def measure(
         self, servers: Servers, contenders: Sequence[Contender], pace: Pace
     ) -> dict[str, Figure]:
-        """Return a figure for each number of workers. Raises UsageError."""
+        """Return a figure for each number of workers.
+
+        Raises UsageError and Unavailable.
+        """
         with ExitStack() as closing:
             targets = {
                 name: closing.enter_context(

@@ -39,12 +39,10 @@ QUICK_SHORT_TTL = 10.0
 CLEANUP = 4.0
 
 # The cases that are compared.
-CREATED = "tasks created"
 CALL = "a plain call"
 WORKING_POLL = "a poll of a working task"
 LATER_CALL = "a plain call, later"
 FINISHED_POLL = "a poll of a finished task"
-FINISHED = "tasks finished"
 
 
 @contextmanager
@@ -139,7 +137,7 @@ class TaskRates:
     """How fast tasks are created, polled and finished, compared with plain calls."""
 
     name = "tasks"
-    title = "tasks, over 16 connections"
+    title = "tasks, HTTP, 16 connections"
     unit = "calls/s"
     contenders = ("mcp_trio",)
     full_only = False
@@ -154,13 +152,13 @@ class TaskRates:
             server.load([call], 1, pace.warm_up)
             ids, rates = self._create(server, number)
             polls = poll_requests(ids)
-            figures = {CREATED: median(rates)}
+            figures = {f"{number:,} tasks created": median(rates)}
             figures |= self._in_turn(server, {CALL: [call], WORKING_POLL: polls}, pace)
             finished = number / finish_tasks(server, polls)
             figures |= self._in_turn(
                 server, {LATER_CALL: [call], FINISHED_POLL: polls}, pace
             )
-            figures[FINISHED] = median([finished])
+            figures[f"{number:,} tasks finished"] = median([finished])
         return figures
 
     def _create(
@@ -194,7 +192,7 @@ class TaskMemory:
     """Resident memory before, with and after many tasks."""
 
     name = "tasks_memory"
-    title = "memory of 10,000 tasks, polled, finished and expired"
+    title = "memory of tasks, polled, finished and expired"
     unit = "B"
     contenders = ("mcp_trio",)
     full_only = False
@@ -216,7 +214,7 @@ class TaskMemory:
             after = server.memory() or 0
         sizes = {
             "before the first task": before,
-            "all finished": finished,
+            f"{number:,} tasks finished": finished,
             "all expired": after,
         }
         return {name: median([float(size)]) for name, size in sizes.items()}

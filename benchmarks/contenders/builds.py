@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ..cache import cache_folder
 from .table import CONTENDERS, SOURCES, Contender
-from .toolchains import TOOLCHAINS, CurrentEnvironment, Unavailable
+from .toolchains import TOOLCHAINS, CurrentEnvironment, Unavailable, installed_version
 
 # The file in a build that says how it was made.
 RECORD = "built.json"
@@ -51,25 +51,38 @@ def build_all(
     report: Callable[[str], None] = lambda line: None,
 ) -> Builds:
     """Build the contenders, several at once. `report` gets a line for each."""
+    builds = Builds()
+    possible = []
+    for contender in contenders:
+        packages = missing_packages(contender)
+        if packages:
+            reason = f"{', '.join(packages)} is not installed"
+            builds.left_out[contender.name] = reason
+        else:
+            possible.append(contender)
     # Contenders that share a folder share a build.
-    missing = {
+    unbuilt = {
         build_folder(contender): contender
-        for contender in contenders
+        for contender in possible
         if find_build(contender) is None
     }
     with ThreadPoolExecutor(max_workers=AT_ONCE) as executor:
-        for contender in missing.values():
+        for contender in unbuilt.values():
             report(f"building {contender.name} …")
-        problems = executor.map(_try_to_build, missing.values())
-        reasons = dict(zip(missing, problems, strict=True))
-    builds = Builds()
-    for contender in contenders:
-        reason = reasons.get(build_folder(contender))
-        if reason is not None:
-            builds.left_out[contender.name] = reason
+        problems = executor.map(_try_to_build, unbuilt.values())
+        problem_by_folder = dict(zip(unbuilt, problems, strict=True))
+    for contender in possible:
+        problem = problem_by_folder.get(build_folder(contender))
+        if problem is not None:
+            builds.left_out[contender.name] = problem
         else:
             builds.built[contender.name] = build(contender)
     return builds
+
+
+def missing_packages(contender: Contender) -> list[str]:
+    """Return the packages that a contender needs and that are not installed."""
+    return [name for name in contender.packages if installed_version(name) is None]
 
 
 def _try_to_build(contender: Contender) -> str | None:

@@ -44,6 +44,8 @@ class Contender:
     program: str = "server.py"
     arguments: tuple[str, ...] = ()  # after the port
     uses_all_cores: bool = False
+    # Packages that it imports from this environment and mcp_trio does not require.
+    packages: tuple[str, ...] = ()
     # What it cannot do, or does differently from mcp_trio.
     differences: tuple[str, ...] = ()
 
@@ -96,6 +98,7 @@ CONTENDERS = (
         toolchain="current",
         transports=ALL_OVER_HTTP,
         arguments=("hypercorn",),
+        packages=("hypercorn",),
         differences=("as mcp_trio",),
     ),
     Contender(
@@ -281,6 +284,7 @@ CONTENDERS = (
         toolchain="current",
         transports=JSON_OVER_HTTP,
         program="asgi.py",
+        packages=("hypercorn",),
         differences=(*FLOOR, NO_NOTIFICATIONS),
     ),
     Contender(

@@ -71,8 +71,12 @@ class CurrentEnvironment(Toolchain):
         """Return the installed versions."""
         from mcp_trio import __version__
 
-        libraries = {name: metadata.version(name) for name in LIBRARIES}
-        return {"mcp_trio": __version__, **libraries}
+        versions = {"mcp_trio": __version__}
+        for name in LIBRARIES:
+            version = installed_version(name)
+            if version is not None:
+                versions[name] = version
+        return versions
 
 
 class Python(Toolchain):
@@ -210,6 +214,14 @@ TOOLCHAINS: dict[str, Toolchain] = {
     "go": Go(),
     "cargo": Cargo(),
 }
+
+
+def installed_version(package: str) -> str | None:
+    """Return the version of a package in this environment, if it is installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def python_version() -> str:

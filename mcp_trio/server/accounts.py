@@ -21,7 +21,7 @@ class Account(Struct, frozen=True):
     kind: str
     name: Hashable
     # Whether the client is the only one.
-    is_alone: bool = False
+    is_only_client: bool = False
 
 
 def account_of(conversation: Conversation, principal: Principal | None) -> Account:
@@ -31,7 +31,7 @@ def account_of(conversation: Conversation, principal: Principal | None) -> Accou
     the connection.
     """
     if conversation.transport in LOCAL_TRANSPORTS:
-        return Account("connection", conversation, is_alone=True)
+        return Account("connection", conversation, is_only_client=True)
     if principal is not None or conversation.address:
         return account_at(conversation.address, principal)
     return Account("connection", conversation)

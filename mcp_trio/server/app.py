@@ -36,10 +36,11 @@ from .conversation import Conversation, MessageObserver
 from .event_log import EventLog
 from .ledger import Ledger
 from .limiter import Limiter
-from .limits import Limits, must_be_seconds
-from .registry import Pages, Registry, in_pages_of
+from .limits import Limits, check_seconds
+from .registry import Pages, Registry, pages_of
 from .request import Environment, RequestObserver, SessionObserver
 from .subscriptions import ChangeRelay, Subscriptions
+from .turns import Turns
 from .worker_threads import WorkerThreads
 
 if TYPE_CHECKING:
@@ -173,11 +174,12 @@ class Server(Generic[StateT]):
         self.environment = Environment(limits, _signing_secret(secret))
         self.limiter = Limiter(limits)
         self.ledger = Ledger(limits.memory)
+        self.turns = Turns()
 
     def _create_registries(self, pages: int | Pages | None) -> None:
-        changed = self.subscriptions.changed
+        changed = self.subscriptions.note_change
         environment = self.environment
-        paginate = pages if callable(pages) else in_pages_of(pages)
+        paginate = pages if callable(pages) else pages_of(pages)
         self.paginate = paginate
         self.tools = Registry("tool", paginate, changed, environment)
         self.resources = Registry("resource", paginate, changed, environment)
@@ -544,7 +546,7 @@ class Server(Generic[StateT]):
 
     def resource_updated(self, uri: str) -> None:
         """Tell the clients that subscribed to a resource that its contents changed."""
-        self.subscriptions.changed("resources", uri)
+        self.subscriptions.note_change("resources", uri)
         for server in self._included_by:
             server.resource_updated(uri)
 
@@ -907,7 +909,7 @@ class Server(Generic[StateT]):
 
     def _conversation_closed(self, conversation: Conversation) -> None:
         """End the subscriptions of a client that sends no more."""
-        self.subscriptions.closed(conversation)
+        self.subscriptions.remove(conversation)
         for observer in self.session_observers:
             observer.session_ended(conversation)
 
@@ -976,8 +978,8 @@ def _check_options(
     _check_type("instructions", instructions, str | None)
     _check_type("secret", secret, str | bytes | None)
     _check_type("limits", limits, Limits | None)
-    must_be_seconds(timeout, "Server(timeout)")
-    must_be_seconds(grace, "Server(grace)", also=0)
+    check_seconds(timeout, "Server(timeout)")
+    check_seconds(grace, "Server(grace)", also=0)
 
 
 def _check_type(option: str, value: object, expected: type | UnionType) -> None:

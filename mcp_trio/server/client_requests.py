@@ -348,7 +348,7 @@ def check_capability(question: Question[Any], request: Request) -> None:
     # A method is named after the capability that it needs: sampling/createMessage.
     name = question.method.partition("/")[0]
     capability = getattr(request.capabilities, name)
-    is_known = question.method in revision.asks
+    is_known = question.method in revision.server_requests
     if (
         not is_known
         or not isinstance(capability, dict)

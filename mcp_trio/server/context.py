@@ -170,7 +170,7 @@ class Context(Generic[StateT]):
             revision = self._request.call.revision
             report = revision.progress(token, done, total, message)
             self._request.send(report)
-        await self._let_others_run()
+        await self._checkpoint()
 
     async def log(self, level: str, data: object, logger: str | None = None) -> None:
         """Send the client a log message, if it asked for messages of this level.
@@ -193,8 +193,8 @@ class Context(Generic[StateT]):
                 "logger": logger,
                 "data": msgspec.Raw(encode(data)),
             }
-            self._request.tell("notifications/message", params)
-        await self._let_others_run()
+            self._request.notify("notifications/message", params)
+        await self._checkpoint()
 
     async def debug(self, data: object, logger: str | None = None) -> None:
         """Send a log message of the level "debug"."""
@@ -341,7 +341,7 @@ class Context(Generic[StateT]):
             self._client_requests = ClientRequests(self._request)
         return self._client_requests
 
-    async def _let_others_run(self) -> None:
+    async def _checkpoint(self) -> None:
         """Let other tasks run, unless they just could.
 
         Reports that follow one another at once leave together, at the latest when the

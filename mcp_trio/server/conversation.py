@@ -58,7 +58,7 @@ class Conversation:
         "waiting",
     )
     # False for a conversation that consists of a single HTTP request.
-    is_lasting = True
+    is_persistent = True
     # Whether all processes that share the server's store serve this client.
     is_shared = False
 
@@ -85,7 +85,7 @@ class Conversation:
         # None once it was called: the client sends no more.
         self._on_close: Callable[[Conversation], None] | None = on_close
 
-    def tell(
+    def notify(
         self,
         method: str,
         params: Json,
@@ -128,7 +128,7 @@ class Conversation:
         except trio.Cancelled:
             reason = "the request that asked was cancelled"
             cancelled = {"requestId": id, "reason": reason}
-            self.tell("notifications/cancelled", cancelled, channel, revision)
+            self.notify("notifications/cancelled", cancelled, channel, revision)
             raise
         finally:
             del self._questions[id]

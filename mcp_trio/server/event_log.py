@@ -20,7 +20,7 @@ log = logging.getLogger("mcp_trio")
 # Lines per second about the same event by the same sender.
 MOST_LINES = 10
 # Senders that are distinguished within a second.
-MOST_TOLD_APART = 1000
+MOST_SENDERS = 1000
 # Seconds after which a call is slow. Many clients give up after 60, and people before
 # that; a tool that is known to take longer can report its progress.
 SLOW = 10.0
@@ -39,14 +39,16 @@ class EventLog:
         # Lines within this second, by event and sender.
         self._lines: Counter[tuple[str, str]] = Counter()
 
-    def turned_away(self, who: str, status: int, reply: bytes) -> None:
+    def log_rejection(self, who: str, status: int, reply: bytes) -> None:
         """Log an HTTP request that was refused with this reply."""
         why = json.decode(reply)["error"]["message"] if reply else ""
         text = f"refused: {who} ({status}): {why}"
         fields = {"event": "refused", "sender": who, "status": status, "error": why}
         self._write(logging.WARNING, text, fields)
 
-    def failed(self, request: Request, reference: str, failure: BaseException) -> None:
+    def log_failure(
+        self, request: Request, reference: str, failure: BaseException
+    ) -> None:
         """Log a failure whose reason is hidden from the client.
 
         The client gets the reference.
@@ -60,7 +62,7 @@ class EventLog:
         text = f"{fields['method']} failed (reference {reference})"
         self._write(logging.ERROR, text, fields, failure)
 
-    def told(
+    def log_unsuccessful(
         self,
         event: str,
         request: Request,
@@ -75,7 +77,7 @@ class EventLog:
         text = f"{event}: {_name(fields)}{by}: {error}"
         self._write(level, text, {"event": event, "error": error, **fields})
 
-    def took(self, request: Request, seconds: float) -> None:
+    def log_slow(self, request: Request, seconds: float) -> None:
         """Log a request that was slow. Subscriptions are not."""
         if request.call.method == LISTENS:
             return
@@ -111,7 +113,7 @@ class EventLog:
         if not self._lines:
             trio.lowlevel.spawn_system_task(self._sum_up)
         key = fields["event"], fields["sender"]
-        if key not in self._lines and len(self._lines) >= MOST_TOLD_APART:
+        if key not in self._lines and len(self._lines) >= MOST_SENDERS:
             key = fields["event"], "others"
         self._lines[key] += 1
         if self._lines[key] > MOST_LINES:

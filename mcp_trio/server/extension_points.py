@@ -44,7 +44,7 @@ class Listening:
         self.request = request
         self.wanted = wanted
 
-    def tell(self, method: str, params: Json) -> None:
+    def notify(self, method: str, params: Json) -> None:
         """Send a notification of the extension that names this subscription."""
         meta = {VENDOR + "subscriptionId": self.request.call.id}
         send_notification(self.request, method, {"_meta": meta, **params})

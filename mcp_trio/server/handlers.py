@@ -32,8 +32,8 @@ from .conversation import Conversation
 from .middleware import (
     MiddlewareCall,
     call_with_middleware,
-    fill_with_middleware,
     read_with_middleware,
+    render_with_middleware,
 )
 from .registry import Registry, View
 from .request import Request
@@ -51,7 +51,7 @@ Handler = Callable[[Server, Request], Awaitable[bytes | None]]
 # Requests
 
 
-async def introduce(server: Server, request: Request) -> bytes:
+async def describe_server(server: Server, request: Request) -> bytes:
     """Say which revisions the server speaks and which features it has."""
     revision = request.call.revision
     features = server.features()
@@ -64,7 +64,7 @@ async def introduce(server: Server, request: Request) -> bytes:
     if server.extensions is not None:
         extensions = server.extensions.advertised(request)
     return encode(
-        revision.introduction(request.call.method, features, versions, extensions)
+        revision.describe_server(request.call.method, features, versions, extensions)
     )
 
 
@@ -229,15 +229,15 @@ async def get_prompt(server: Server, request: Request) -> bytes:
         call = MiddlewareCall(
             "prompts/get", prompt.name, request, params.arguments, request.environment
         )
-        filled = await fill_with_middleware(server.middleware_stack, call, prompt)
+        rendered = await render_with_middleware(server.middleware_stack, call, prompt)
     else:
-        filled = await prompt.fill(request, params.arguments)
+        rendered = await prompt.render(request, params.arguments)
 
-    def write(filled: PromptResult) -> bytes:
-        return encode(revision.result(revision.shape(filled), filled.meta))
+    def write(rendered: PromptResult) -> bytes:
+        return encode(revision.result(revision.shape(rendered), rendered.meta))
 
     return truncate_result(
-        filled, write, request.environment.limits.max_result, prompt.label
+        rendered, write, request.environment.limits.max_result, prompt.label
     )
 
 
@@ -340,8 +340,8 @@ def _require(server: Server, feature: str) -> None:
 
 
 HANDLERS: dict[str, Handler] = {
-    "initialize": introduce,
-    "server/discover": introduce,
+    "initialize": describe_server,
+    "server/discover": describe_server,
     "ping": ping,
     "tools/list": partial(list_items, "tools"),
     "tools/call": call_tool,
@@ -366,7 +366,7 @@ def handle_notification(
 ) -> None:
     """Act on a notification of the client; ignore those that need nothing done."""
     if notice.method == "notifications/initialized":
-        server.subscriptions.opened(conversation)
+        server.subscriptions.add_session(conversation)
     elif notice.method == "notifications/cancelled":
         _cancel(conversation, notice)
 

@@ -29,8 +29,8 @@ from .middleware import (
     Middleware,
     MiddlewareCall,
     call_with_middleware,
-    fill_with_middleware,
     read_with_middleware,
+    render_with_middleware,
 )
 from .registry import Registry
 from .request import Environment, Request
@@ -119,15 +119,15 @@ class IncludedPrompt(ServerPrompt):
         self.original = prompt
         self.server = server
 
-    async def fill(self, request: Request, raw: bytes) -> PromptResult:
+    async def render(self, request: Request, raw: bytes) -> PromptResult:
         """Fill in the prompt with encoded arguments, within its server's middleware."""
         prompt = self.original
         stack = self.server.middleware_stack
         if not stack:
-            return await prompt.fill(request, raw)
+            return await prompt.render(request, raw)
         environment = self.server.environment
         call = MiddlewareCall("prompts/get", prompt.name, request, raw, environment)
-        return await fill_with_middleware(stack, call, prompt)
+        return await render_with_middleware(stack, call, prompt)
 
 
 class Mirror(Generic[T]):
@@ -150,7 +150,7 @@ class Mirror(Generic[T]):
     def check(self) -> None:
         """Raise ValueError if the outer registry cannot have all of the features."""
         for item in list(self._inner.values()):
-            self.must_be_free(item.name, item)
+            self.check_is_free(item.name, item)
 
     def begin(self) -> None:
         """Add all features, and from now on those that are added later."""
@@ -160,14 +160,14 @@ class Mirror(Generic[T]):
 
     # The registry calls these.
 
-    def must_be_free(self, name: str, item: T) -> None:
+    def check_is_free(self, name: str, item: T) -> None:
         """Raise ValueError if the name of a new feature is taken in the outer one."""
         if not item.is_includable:
             return
         name_there = self._prefix + name
         if self._outer.kind == "tool":
             check_tool_name(name_there)
-        self._outer.must_be_free(name_there, item)
+        self._outer.check_is_free(name_there, item)
 
     def added(self, item: T) -> None:
         """Add a stand-in for a feature."""

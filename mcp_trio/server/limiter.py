@@ -168,7 +168,7 @@ class Limiter:
             most_of_one = self._limits.max_in_flight_per_connection
             total = self.total
             own = request.conversation.waiting
-            if not request.conversation.is_lasting:
+            if not request.conversation.is_persistent:
                 own = self._counts.get(("sender", sender(request)), 0)
         if total >= most:
             raise busy(most, "requests")
@@ -263,7 +263,7 @@ class Limiter:
         if request.call.method != LISTENS:
             self.total += change
             request.conversation.waiting += change
-            if request.limited_tool is None and request.conversation.is_lasting:
+            if request.limited_tool is None and request.conversation.is_persistent:
                 return
         for key in _extra_keys(request):
             self._change_count(key, change)
@@ -305,12 +305,12 @@ def too_many(tool: str | None, rate: Rate, weight: float, wait: float) -> TooMan
 
 def _extra_keys(request: Request) -> Sequence[Hashable]:
     """Return the keys to count a request by, in addition to the total."""
-    is_lasting = request.conversation.is_lasting
+    is_persistent = request.conversation.is_persistent
     if request.call.method == LISTENS:
-        own = request.conversation if is_lasting else sender(request)
+        own = request.conversation if is_persistent else sender(request)
         return LISTENS, (LISTENS, own)
     keys: list[Hashable] = []
-    if not is_lasting:
+    if not is_persistent:
         keys.append(("sender", sender(request)))
     if request.limited_tool is not None:
         keys.append(("tool", request.limited_tool))

@@ -84,7 +84,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     memory: int = MEMORY
 
     def __post_init__(self) -> None:
-        must_be_limits(
+        check_limits(
             "Limits",
             rate=self.rate,
             timeout=self.timeout,
@@ -96,7 +96,7 @@ class Limits(Struct, frozen=True, kw_only=True):
         )
 
 
-def must_be_limits(
+def check_limits(
     where: str,
     *,
     rate: str | None = None,
@@ -104,7 +104,7 @@ def must_be_limits(
     **counts: int | None,
 ) -> None:
     """Raise ValueError for a limit that is neither None nor of the right kind."""
-    must_be_seconds(timeout, f"{where}(timeout)")
+    check_seconds(timeout, f"{where}(timeout)")
     if rate is not None:
         read_rate(rate, f"{where}(rate)")
     for name, count in counts.items():
@@ -114,7 +114,7 @@ def must_be_limits(
             )
 
 
-def must_be_seconds(given: object, what: str, *, also: float | None = None) -> None:
+def check_seconds(given: object, what: str, *, also: float | None = None) -> None:
     """Raise ValueError unless a duration is a positive number, or equal to `also`."""
     if not isinstance(given, bool):
         if given == also:

@@ -130,13 +130,13 @@ async def read_with_middleware(
     return resource.as_contents(uri, await _run(stack, call, innermost))
 
 
-async def fill_with_middleware(
+async def render_with_middleware(
     stack: tuple[Middleware, ...], call: MiddlewareCall, prompt: ServerPrompt
 ) -> PromptResult:
     """Fill in a prompt within the middleware."""
 
     async def innermost(call: MiddlewareCall) -> PromptResult:
-        return await prompt.fill(call.request, call.encoded_arguments())
+        return await prompt.render(call.request, call.encoded_arguments())
 
     return prompt.as_result(await _run(stack, call, innermost))
 

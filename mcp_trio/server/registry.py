@@ -44,7 +44,7 @@ class View(NamedTuple):
 class Follower(Protocol[T_contra]):
     """Has the features of a registry too, under names of its own."""
 
-    def must_be_free(self, name: str, item: T_contra) -> None:
+    def check_is_free(self, name: str, item: T_contra) -> None:
         """Raise ValueError if the name of a new feature is taken here."""
 
     def added(self, item: T_contra) -> None:
@@ -86,7 +86,7 @@ class Registry(dict[str, T]):
 
     def add(self, item: T) -> None:
         """Add a feature, under a name that is free, and announce it."""
-        self.must_be_free(item.name, item)
+        self.check_is_free(item.name, item)
         item.number = next(self._numbers)
         item.environment = self._environment
         self[item.name] = item
@@ -96,7 +96,7 @@ class Registry(dict[str, T]):
         for follower in self._followers:
             follower.added(item)
 
-    def must_be_free(self, name: str, item: T) -> None:
+    def check_is_free(self, name: str, item: T) -> None:
         """Raise ValueError if this or a follower has a feature of this name."""
         if name in self:
             raise ValueError(
@@ -104,7 +104,7 @@ class Registry(dict[str, T]):
                 "remove it, or give this one another name"
             )
         for follower in self._followers:
-            follower.must_be_free(name, item)
+            follower.check_is_free(name, item)
 
     def replace(self, item: T) -> None:
         """Serve a feature in the place of one that is listed the same."""
@@ -210,7 +210,7 @@ def _held(principal: Principal | None, scopes: frozenset[str]) -> frozenset[str]
     return NO_SCOPES if principal is None else principal.held(scopes)
 
 
-def in_pages_of(size: int | None) -> Pages:
+def pages_of(size: int | None) -> Pages:
     """Return a function that divides a list into pages of this size; None: one page."""
     if size is not None and (type(size) is not int or size < 1):
         raise ValueError(

@@ -82,10 +82,10 @@ class Request(Struct, eq=False):
         if not self.is_over:
             self.conversation.send(message, self.channel)
 
-    def tell(self, method: str, params: Json) -> None:
+    def notify(self, method: str, params: Json) -> None:
         """Send a notification about this request, unless it is over."""
         if not self.is_over:
-            self.conversation.tell(method, params, self.channel, self.call.revision)
+            self.conversation.notify(method, params, self.channel, self.call.revision)
 
 
 class SessionObserver(Protocol):

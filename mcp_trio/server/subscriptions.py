@@ -49,7 +49,7 @@ class Audience(Enum):
 class ChangeRelay(Protocol):
     """Tells all processes of the server what has changed at this one."""
 
-    def announce(self, topics: list[Topic]) -> None:
+    def publish(self, topics: list[Topic]) -> None:
         """Tell them. Each calls `Subscriptions.announce`, this one too."""
 
 
@@ -66,10 +66,10 @@ class Listener:
         for uri in wanted.resource_subscriptions:
             self.topics.add(("resources", uri))
 
-    def tell(self, method: str, params: Json) -> None:
+    def notify(self, method: str, params: Json) -> None:
         """Send a notification that names this subscription."""
         meta = {VENDOR + "subscriptionId": self.request.call.id}
-        self.request.tell(method, {"_meta": meta, **params})
+        self.request.notify(method, {"_meta": meta, **params})
 
 
 class Subscriptions(Struct, eq=False):
@@ -99,11 +99,11 @@ class Subscriptions(Struct, eq=False):
     # Changes that have not been sent yet.
     _changed: dict[Topic, None] = {}
 
-    def opened(self, conversation: Conversation) -> None:
+    def add_session(self, conversation: Conversation) -> None:
         """Start to tell a client that has opened a session."""
         self._conversations.setdefault(conversation, {})
 
-    def closed(self, conversation: Conversation) -> None:
+    def remove(self, conversation: Conversation) -> None:
         """End everything a client listens to, because it has gone."""
         self._end_subscriptions(conversation)
         self._conversations.pop(conversation, None)
@@ -129,7 +129,7 @@ class Subscriptions(Struct, eq=False):
         self._subscribers.setdefault(uri, {})[conversation] = None
         self._charge(conversation, len(uri) + SUBSCRIPTION_SIZE)
 
-    def is_open(self, conversation: Conversation) -> bool:
+    def has_session(self, conversation: Conversation) -> bool:
         """Return whether a client that has opened a session is told of changes."""
         return conversation in self._conversations
 
@@ -193,7 +193,7 @@ class Subscriptions(Struct, eq=False):
         """
         listener = Listener(request, wanted)
         honored = {**to_builtins(wanted), **(of_extensions or {})}
-        listener.tell(
+        listener.notify(
             "notifications/subscriptions/acknowledged", {"notifications": honored}
         )
         self._add(listener)
@@ -215,7 +215,7 @@ class Subscriptions(Struct, eq=False):
             _discard(self._listeners, topic, listener)
         _discard(self._listeners_of, listener.request.conversation, listener)
 
-    def changed(self, kind: str, uri: str | None = None) -> None:
+    def note_change(self, kind: str, uri: str | None = None) -> None:
         """Announce that a list, or the resource at a URI, has changed.
 
         Several changes in a row are announced as one.
@@ -227,38 +227,38 @@ class Subscriptions(Struct, eq=False):
             return
         self._changed[kind, uri] = None
         try:
-            token.run_sync_soon(self._announce, idempotent=True)
+            token.run_sync_soon(self._send_changes, idempotent=True)
         except trio.RunFinishedError:
             self.token = None
 
-    def _announce(self) -> None:
+    def _send_changes(self) -> None:
         changed = self._changed
         self._changed = {}
         topics = list(changed)  # another thread may still add to it
         if self.relay is None:
-            self.announce(topics, Audience.ALL)
+            self.notify_clients(topics, Audience.ALL)
         else:
-            self.announce(topics, Audience.OWN)
-            self.relay.announce(topics)
+            self.notify_clients(topics, Audience.OWN)
+            self.relay.publish(topics)
 
-    def announce(self, topics: list[Topic], audience: Audience) -> None:
+    def notify_clients(self, topics: list[Topic], audience: Audience) -> None:
         """Tell clients what has changed."""
         for kind, uri in topics:
             if uri is None:
-                self._announce_list(kind, audience)
+                self._notify_of_list(kind, audience)
             else:
-                self._announce_resource(uri, audience)
+                self._notify_of_resource(uri, audience)
 
-    def _announce_list(self, kind: str, audience: Audience) -> None:
+    def _notify_of_list(self, kind: str, audience: Audience) -> None:
         method = f"notifications/{kind}/list_changed"
         for conversation in list(self._conversations):
             if not _is_in(audience, conversation):
                 continue
             if kind in conversation.session.offered.split():
-                conversation.tell(method, {})
-        self._tell_listeners((kind, None), audience, method, {})
+                conversation.notify(method, {})
+        self._notify_listeners((kind, None), audience, method, {})
 
-    def _announce_resource(self, uri: str, audience: Audience) -> None:
+    def _notify_of_resource(self, uri: str, audience: Audience) -> None:
         method = "notifications/resources/updated"
         params: dict[str, Any] = {"uri": uri}
         scopes = self.scopes_of(uri)
@@ -266,10 +266,10 @@ class Subscriptions(Struct, eq=False):
             if not _is_in(audience, conversation):
                 continue
             if has_scopes(conversation.principal, scopes):
-                conversation.tell(method, params)
-        self._tell_listeners(("resources", uri), audience, method, params, scopes)
+                conversation.notify(method, params)
+        self._notify_listeners(("resources", uri), audience, method, params, scopes)
 
-    def _tell_listeners(
+    def _notify_listeners(
         self,
         topic: Topic,
         audience: Audience,
@@ -281,7 +281,7 @@ class Subscriptions(Struct, eq=False):
             if not _is_in(audience, listener.request.conversation):
                 continue
             if has_scopes(listener.request.principal, scopes):
-                listener.tell(method, params)
+                listener.notify(method, params)
 
 
 def _is_in(audience: Audience, conversation: Conversation) -> bool:

@@ -5,7 +5,7 @@ import sys
 import trio
 
 
-def must_be_in_trio(what: str) -> None:
+def check_runs_on_trio(what: str) -> None:
     """Raise RuntimeError, which says what to do, unless this runs on trio."""
     if trio.lowlevel.in_trio_run():
         return

@@ -130,7 +130,7 @@ class WorkerThreads:
 
     def _share_of(self, account: Account) -> int:
         """Return how many threads an account may hold."""
-        if account.is_alone:
+        if account.is_only_client:
             return self.most
         return max(1, int(self.most * SHARE))
 

@@ -91,8 +91,8 @@ class Lease(Struct, frozen=True):
 class QueuedJob(Struct, frozen=True):
     """An item of a queue, leased to whoever pulled it.
 
-    `attempt` counts how often the item was leased. It does not count leases that were
-    given back.
+    `attempt` is 1 more than how often others have begun the item before. It does not
+    count those who were lost before they began, or who gave the item back.
     """
 
     queue: str
@@ -240,13 +240,20 @@ class Store(Protocol):
     ) -> QueuedJob | None:
         """Add an item to a queue.
 
-        With `hold`, the item is leased at once for so many seconds, and returned.
+        With `hold`, the item is leased at once for so many seconds, and returned. It
+        counts as begun.
         """
 
     async def pull(self, queue: str, seconds: float) -> QueuedJob:
         """Wait for an item, and lease it for so many seconds.
 
         An item whose lease ends before it is `done` can be pulled again.
+        """
+
+    async def begin(self, job: QueuedJob) -> None:
+        """Note that an item is begun, which counts as an attempt from now on.
+
+        It may be called twice for one lease. Raises LeaseLost.
         """
 
     async def done(self, job: QueuedJob) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 import trio
 
 from .base import Entry, Store, StoreUnavailable
-from .patience import until_available
+from .retry import until_available
 
 # What a bulletin keeps for those who could not follow it for a while.
 MOST_ENTRIES = 10_000

@@ -31,11 +31,15 @@ class _Log(Struct):
 
 
 class _Queued(Struct):
-    """An item of a queue. It is leased if `lease` is set and has not expired."""
+    """An item of a queue. It is leased if `lease` is set and has not expired.
+
+    `attempts` is how often it was begun, and `is_begun` whether it was under the lease.
+    """
 
     id: str
     data: bytes
     attempts: int = 0
+    is_begun: bool = False
     lease: Lease | None = None
 
 
@@ -255,7 +259,9 @@ class MemoryStore:
         items = self._queue(queue)
         item = _Queued(f"{queue}-{next(self._versions)}", data)
         if hold is not None:
-            return self._lease_item(queue, item, hold)
+            job = self._lease_item(queue, item, hold)
+            await self.begin(job)
+            return job
         items.waiting.append(item)
         items.changed.unpark()
         return None
@@ -272,6 +278,14 @@ class MemoryStore:
             with trio.move_on_at(self._next_end(items)):
                 await items.changed.park()
 
+    async def begin(self, job: QueuedJob) -> None:
+        """Note that an item is begun. Raises LeaseLost."""
+        self._check_lease(job.lease)
+        item = self._queue(job.queue).leased[job.id]
+        if not item.is_begun:
+            item.is_begun = True
+            item.attempts += 1
+
     async def done(self, job: QueuedJob) -> None:
         """Remove an item for good."""
         item = self._queue(job.queue).leased.get(job.id)
@@ -285,7 +299,8 @@ class MemoryStore:
         item = items.leased.get(job.id)
         if item is not None and item.lease == job.lease:
             del items.leased[job.id]
-            item.attempts -= 1
+            if item.is_begun:
+                item.attempts -= 1
             items.waiting.append(item)
             items.changed.unpark()
         await self.release(job.lease)
@@ -297,10 +312,13 @@ class MemoryStore:
         return self._queues[queue]
 
     def _lease_item(self, queue: str, item: _Queued, seconds: float) -> QueuedJob:
-        item.attempts += 1
+        item.is_begun = False
         item.lease = self._grant(item.id, trio.current_time() + seconds)
-        self._queue(queue).leased[item.id] = item
-        return QueuedJob(queue, item.id, item.data, item.attempts, item.lease)
+        items = self._queue(queue)
+        items.leased[item.id] = item
+        # Others that wait have to take it over if this lease ends.
+        items.changed.unpark_all()
+        return QueuedJob(queue, item.id, item.data, item.attempts + 1, item.lease)
 
     def _expired_item(self, items: _Queue) -> _Queued | None:
         """Return an item whose lease has expired, if there is one."""

@@ -224,6 +224,16 @@ class Pull(Operation):
         return await store.pull(self.queue, self.seconds)
 
 
+class BeginJob(Operation):
+    """`Store.begin`."""
+
+    job: QueuedJob
+
+    async def run(self, store: Store) -> None:
+        """Carry it out."""
+        await store.begin(self.job)
+
+
 class Done(Operation):
     """`Store.done`."""
 
@@ -266,6 +276,7 @@ AnyOperation: TypeAlias = (
     | Release
     | Push
     | Pull
+    | BeginJob
     | Done
     | GiveBack
     | Cancel

@@ -457,6 +457,10 @@ class ParentStore:
         job: QueuedJob = await self._call(operations.Pull(queue, seconds))
         return job
 
+    async def begin(self, job: QueuedJob) -> None:
+        """Note that an item is begun. Raises LeaseLost."""
+        await self._call(operations.BeginJob(job))
+
     async def done(self, job: QueuedJob) -> None:
         """Remove an item for good."""
         await self._call(operations.Done(job))

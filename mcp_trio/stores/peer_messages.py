@@ -41,9 +41,13 @@ class SessionChanged(AboutSession, frozen=True):
 
 
 class SessionClaimed(AboutSession, frozen=True):
-    """A process is the home of a session from now on."""
+    """A process is the home of a session from now on, unless a later one is.
+
+    The claims of one session are numbered, in the order in which they were stored.
+    """
 
     process: str
+    number: int = 0
 
 
 class RequestCancelled(AboutSession, frozen=True):

@@ -31,8 +31,8 @@ from msgspec import Struct
 from ..server.subscriptions import Audience, Subscriptions, Topic
 from .base import Lease, LeaseLost, Store, StoreUnavailable
 from .bulletin import Bulletin
-from .patience import until_available
 from .peer_messages import AnyMessage, Changed, decode_message, encode_message
+from .retry import until_available
 
 log = logging.getLogger("mcp_trio")
 
@@ -66,13 +66,13 @@ class Identity(Struct, eq=False):
 class PeerObserver(Protocol):
     """Receives messages, in the order of their arrival."""
 
-    def heard(self, message: AnyMessage) -> None:
+    def on_message(self, message: AnyMessage) -> None:
         """Act on a message."""
 
-    def missed_messages(self) -> None:
+    def on_messages_missed(self) -> None:
         """Note that messages were lost."""
 
-    def lost_identity(self, identity: Identity) -> None:
+    def on_identity_lost(self, identity: Identity) -> None:
         """Cancel everything that was done under an identity, which was taken over."""
 
 
@@ -154,7 +154,7 @@ class Peers:
             log.warning("this process was declared lost; its requests are canceled")
             self.identity = _new_identity()
             for observer in list(self._observers):
-                observer.lost_identity(identity)
+                observer.on_identity_lost(identity)
 
     async def _hold(
         self,
@@ -229,15 +229,15 @@ class Peers:
             if self._subscriptions is not None:
                 is_own = message.process == self.identity.id
                 audience = Audience.SHARED if is_own else Audience.ALL
-                self._subscriptions.announce(message.topics, audience)
+                self._subscriptions.notify_clients(message.topics, audience)
             return
         for observer in list(self._observers):
-            observer.heard(message)
+            observer.on_message(message)
 
     def _missed(self) -> None:
         log.warning("messages of other processes were lost in the store")
         for observer in list(self._observers):
-            observer.missed_messages()
+            observer.on_messages_missed()
 
     # Changes of lists and resources
 
@@ -246,7 +246,7 @@ class Peers:
         self._subscriptions = subscriptions
         subscriptions.relay = self
 
-    def announce(self, topics: list[Topic]) -> None:
+    def publish(self, topics: list[Topic]) -> None:
         """Tell all processes of changes at this one."""
         self.post_soon(Changed(topics, self.identity.id))
 

@@ -317,6 +317,12 @@ class RedisStore:
             return POLL_INTERVAL
         return min(found / 1000 + 0.01, POLL_INTERVAL)
 
+    async def begin(self, job: QueuedJob) -> None:
+        """Note that an item is begun. Raises LeaseLost."""
+        keys = [self._key("queue", f"{job.queue}:attempts"), self._key("lease", job.id)]
+        if not await self._script(scripts.BEGIN, keys, job.id, job.lease.token):
+            raise LeaseLost(job.id)
+
     async def done(self, job: QueuedJob) -> None:
         """Remove an item for good."""
         await self._end_job(job, is_done=True)

@@ -4,8 +4,9 @@ Redis runs a script as one step. Times come from the Redis server's clock, so th
 clocks of the processes do not matter.
 
 A lease is a hash with its token (t), its end in milliseconds since 1970 (u) and, if it
-is that of an item of a queue, the sorted set of the items that are leased (q). It
-outlives its end, because it can be renewed until a later lease is granted.
+is that of an item of a queue, the sorted set of the items that are leased (q), and
+whether the item was begun (b). It outlives its end, because it can be renewed until a
+later lease is granted.
 """
 
 _NOW = """
@@ -26,6 +27,7 @@ _GRANT = """
 local function grant(lease, counter, until_ms, remembered)
     local token = redis.call('INCR', counter)
     redis.call('HSET', lease, 't', token, 'u', until_ms)
+    redis.call('HDEL', lease, 'b')
     redis.call('PEXPIRE', lease, remembered)
     return token
 end
@@ -157,6 +159,14 @@ if redis.call('HGET', KEYS[1], 't') == ARGV[1] then redis.call('DEL', KEYS[1]) e
 
 # The keys of a queue are: data and attempts of the items by id, the list of those that
 # wait, and the sorted set of those that are leased, by the end of the lease.
+_BEGIN_ITEM = """
+local function begin_item(id, lease, attempts)
+    if redis.call('HSETNX', lease, 'b', 1) == 1 then
+        redis.call('HINCRBY', attempts, id, 1)
+    end
+end
+"""
+
 _LEASE_ITEM = (
     _NOW
     + _GRANT
@@ -166,21 +176,24 @@ local function lease_item(id, lease, counter, duration, remembered)
     local token = grant(lease, counter, until_ms, remembered)
     redis.call('HSET', lease, 'q', KEYS[4])
     redis.call('ZADD', KEYS[4], until_ms, id)
-    local attempt = redis.call('HINCRBY', KEYS[2], id, 1)
-    return {id, redis.call('HGET', KEYS[1], id), attempt, token}
+    local attempts = tonumber(redis.call('HGET', KEYS[2], id) or 0)
+    return {id, redis.call('HGET', KEYS[1], id), attempts + 1, token}
 end
 """
 )
 
 # KEYS: data, attempts, waiting, leased, token counter, lease
 # ARGV: id, data, duration in ms or '', milliseconds for which a lease is remembered
-# Returns the job if it was leased at once.
+# Returns the job if it was leased at once, which also begins it.
 PUSH = (
     _LEASE_ITEM
+    + _BEGIN_ITEM
     + """
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 if ARGV[3] ~= '' then
-    return lease_item(ARGV[1], KEYS[6], KEYS[5], ARGV[3], ARGV[4])
+    local job = lease_item(ARGV[1], KEYS[6], KEYS[5], ARGV[3], ARGV[4])
+    begin_item(ARGV[1], KEYS[6], KEYS[2])
+    return job
 end
 redis.call('RPUSH', KEYS[3], ARGV[1])
 return false
@@ -201,9 +214,9 @@ PULL = (
 local pulled = redis.call('HMGET', KEYS[6], 'id', 't')
 local is_known = not pulled[1] or pulled[2] == ARGV[5]
 if not is_known and not is_lost(ARGV[3] .. pulled[1], pulled[2]) then
-    local attempt = redis.call('HGET', KEYS[2], pulled[1])
+    local attempts = tonumber(redis.call('HGET', KEYS[2], pulled[1]) or 0)
     local data = redis.call('HGET', KEYS[1], pulled[1])
-    return {pulled[1], data, tonumber(attempt), tonumber(pulled[2])}
+    return {pulled[1], data, attempts + 1, tonumber(pulled[2])}
 end
 local id = nil
 local first = redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')
@@ -221,6 +234,19 @@ return job
 """
 )
 
+# KEYS: attempts, lease
+# ARGV: id, token
+# Returns 1, 0 if the lease is lost.
+BEGIN = (
+    _IS_LOST
+    + _BEGIN_ITEM
+    + """
+if is_lost(KEYS[2], ARGV[2]) then return 0 end
+begin_item(ARGV[1], KEYS[2], KEYS[1])
+return 1
+"""
+)
+
 # KEYS: data, attempts, waiting, leased, lease
 # ARGV: id, token, whether the item is done (1) or waits again (0)
 # Returns 1, 0 if the lease is lost.
@@ -228,13 +254,14 @@ FINISH = (
     _IS_LOST
     + """
 if is_lost(KEYS[5], ARGV[2]) then return 0 end
+local is_begun = redis.call('HGET', KEYS[5], 'b')
 redis.call('DEL', KEYS[5])
 redis.call('ZREM', KEYS[4], ARGV[1])
 if ARGV[3] == '1' then
     redis.call('HDEL', KEYS[1], ARGV[1])
     redis.call('HDEL', KEYS[2], ARGV[1])
 else
-    redis.call('HINCRBY', KEYS[2], ARGV[1], -1)
+    if is_begun then redis.call('HINCRBY', KEYS[2], ARGV[1], -1) end
     redis.call('RPUSH', KEYS[3], ARGV[1])
 end
 return 1

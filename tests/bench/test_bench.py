@@ -121,7 +121,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_it_measures_a_server_on_stdio(folder: Path) -> None:
+def test_a_server_on_standard_input_and_output_is_measured(folder: Path) -> None:
     done = run("--at-once", "1,20", "server.py", "add", "a=1", "b=2")
     assert (done.returncode, done.stderr) == (0, "")
     assert "small 1: add a=1 b=2, 2025-11-25" in done.stdout
@@ -167,7 +167,7 @@ def test_all_figures_are_available_as_json(folder: Path, revision: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("scheme", "revision"), WAYS)
-def test_it_measures_a_server_at_a_url(
+def test_a_server_at_a_url_is_measured(
     folder: Path, scheme: str, revision: str
 ) -> None:
     with serving(folder) as address:
@@ -273,7 +273,7 @@ def test_the_number_of_requests_at_once_is_at_least_one(
 
 @pytest.mark.integration
 @pytest.mark.slow
-def test_it_writes_a_chart(folder: Path) -> None:
+def test_a_chart_is_drawn(folder: Path) -> None:
     done = run(
         "--at-once", "1,5", "--svg", "chart.svg", "server.py", "add", "a=1", "b=2"
     )
@@ -329,7 +329,7 @@ def answers(id: int, **result: object) -> tuple[str, object]:
     return "server", {"jsonrpc": "2.0", "id": id, "result": result}
 
 
-def test_the_load_has_the_answered_requests_of_a_trace() -> None:
+def test_the_requests_of_a_trace_that_were_answered_are_repeated() -> None:
     told = ("client", {"jsonrpc": "2.0", "method": "notifications/initialized"})
     failed = (
         "server",
@@ -374,7 +374,7 @@ def test_a_trace_in_which_the_server_asks_cannot_be_a_load() -> None:
 
 
 @pytest.mark.slow
-def test_a_load_from_a_trace(folder: Path) -> None:
+def test_the_calls_of_a_trace_are_the_load(folder: Path) -> None:
     called = asks(1, "tools/call", **ADD)
     bad = asks(2, "tools/call", name="fail", arguments={})
     lines = [
@@ -396,7 +396,7 @@ def test_a_load_from_a_trace(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_tool_that_asks_the_user_fails(folder: Path) -> None:
+def test_a_tool_that_asks_fails(folder: Path) -> None:
     """A load cannot answer questions, and does not declare that it can."""
     command = [sys.executable, "-m", "mcp_trio", "run", "server.py"]
     ask = request("tools/call", {"name": "ask", "arguments": {}}, OLDER)
@@ -457,7 +457,7 @@ def test_the_report_names_the_bottleneck() -> None:
     ("seconds", "text"),
     [(2.5, "2.5 s"), (0.0123, "12.3 ms"), (0.000045, "45 µs"), (float("nan"), "-")],
 )
-def test_durations_are_shown_with_a_fitting_unit(seconds: float, text: str) -> None:
+def test_times_are_written_with_a_fitting_unit(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
@@ -505,7 +505,9 @@ EVENTS = b"event: message\ndata: %b\n\n" % DONE
         ),
     ],
 )
-def test_answers_over_http_are_recognized(answer: bytes, come: list[bytes]) -> None:
+def test_http_answers_are_read_whatever_their_form(
+    answer: bytes, come: list[bytes]
+) -> None:
     with listening() as (address, listener):
         wire = HttpLoadConnection(f"http://{address}/mcp?x=1")
         with accepted(listener) as server:

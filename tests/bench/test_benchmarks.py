@@ -6,17 +6,25 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from benchmarks import guard, report
-from benchmarks.contenders.builds import Builds
-from benchmarks.contenders.table import CONTENDERS
+from benchmarks.__main__ import measure
+from benchmarks.contenders.builds import Builds, build_all
+from benchmarks.contenders.table import CONTENDERS, Contender
+from benchmarks.contenders.toolchains import Unavailable, installed_version
 from benchmarks.ratios import Ratio
 from benchmarks.registry import RATIOS, WORKLOADS
 from benchmarks.report import amount
-from benchmarks.workloads import Figure
+from benchmarks.servers import Servers
+from benchmarks.workloads import QUICK, Figure, Pace, Workload
+from mcp_trio.load_spec import UsageError
 from tests.support.paths import PROJECT
 
 FIGURES = {
@@ -77,11 +85,70 @@ def test_a_ratio_without_a_bound_neither_passes_nor_fails() -> None:
     assert ratio.row(FIGURES)[3:] == ("", "")
 
 
-def test_figures_are_shown_with_their_units() -> None:
+def test_figures_are_written_with_a_fitting_unit() -> None:
     assert amount(1234.5, "calls/s") == "1,234 calls/s"
     assert amount(0.0021, "s") == "2.1 ms"
     assert amount(2.5e7, "B") == "25.0 MB"
     assert amount(2500.0, "B") == "2.5 kB"
+
+
+@dataclass(frozen=True)
+class FakeWorkload:
+    """Returns figures, or raises, without measuring anything."""
+
+    name: str
+    outcome: dict[str, Figure] | Exception
+    unit = "calls/s"
+    contenders = ()
+    full_only = False
+
+    @property
+    def title(self) -> str:
+        return f"the row {self.name}"
+
+    def measure(
+        self, servers: Servers, contenders: Sequence[Contender], pace: Pace
+    ) -> dict[str, Figure]:
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+
+def test_a_workload_that_fails_leaves_the_figures_of_the_others() -> None:
+    figure = {"mcp_trio": Figure(1.0, [1.0])}
+    workloads: list[Workload] = [
+        FakeWorkload("stuck", UsageError("the server has ended")),
+        FakeWorkload("broken", ZeroDivisionError("division by zero")),
+        FakeWorkload("wrk", Unavailable("no `wrk` on the PATH")),
+        FakeWorkload("empty", {}),
+        FakeWorkload("good", figure),
+    ]
+    builds = Builds()
+    output = StringIO()
+    console = Console(file=output, width=200)
+    figures, failed = measure(workloads, QUICK, builds, console)
+    assert figures == {"good": figure}
+    assert failed == [
+        "the row stuck: the server has ended",
+        "the row broken: ZeroDivisionError('division by zero')",
+    ]
+    assert builds.left_out == {"the row wrk": "no `wrk` on the PATH"}
+    assert "failed: the row stuck: the server has ended" in output.getvalue()
+    assert "Traceback" in output.getvalue()
+
+
+def test_a_contender_whose_package_is_missing_is_left_out() -> None:
+    by_name = {contender.name: contender for contender in CONTENDERS}
+    hypercorn = by_name["mcp_trio_hypercorn"]
+    unusable = replace(hypercorn, packages=("no-such-package",))
+    builds = build_all([by_name["mcp_trio"], unusable])
+    assert list(builds.built) == ["mcp_trio"]
+    assert builds.left_out == {hypercorn.name: "no-such-package is not installed"}
+
+
+def test_a_package_that_is_missing_has_no_version() -> None:
+    assert installed_version("no-such-package") is None
+    assert installed_version("trio") is not None
 
 
 # Charts need matplotlib, which the other tests do not use.

@@ -71,7 +71,7 @@ class Clock(Extension):
     async def follow(self, listening: Listening) -> None:
         """Tick once for each zone that is listened to."""
         for zone in listening.wanted["zones"]:
-            listening.tell("notifications/clock/tick", {"zone": zone})
+            listening.notify("notifications/clock/tick", {"zone": zone})
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -483,7 +483,7 @@ def closed(coroutine: Any) -> Any:
     [case[1:] for case in CASES],
     ids=[case[0] for case in CASES],
 )
-def test_misuse(
+def test_misuse_is_an_error_that_says_what_is_wrong(
     misuse: Callable[[Server], Any], error: type[Exception], says: str
 ) -> None:
     with pytest.raises(error) as caught:
@@ -510,7 +510,7 @@ def test_a_decorated_function_stays_what_it_was() -> None:
     assert server.lifespan(generator) is generator
 
 
-async def test_running_where_a_loop_runs_already() -> None:
+async def test_running_where_a_loop_runs_already_is_an_error() -> None:
     with pytest.raises(RuntimeError, match=r"await server.serve\(stdio=True\)"):
         Server("x").run()
     with pytest.raises(RuntimeError, match="in the main thread, which gets signals"):
@@ -524,6 +524,6 @@ def test_what_the_documentation_names_can_be_imported() -> None:
     assert mcp_trio.Tool("x").name == "x"
 
 
-async def test_serving_on_nothing() -> None:
+async def test_serving_on_nothing_is_an_error() -> None:
     with pytest.raises(ValueError, match="nothing to serve on"):
         await Server("x").serve()

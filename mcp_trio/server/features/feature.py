@@ -15,7 +15,7 @@ from ..context import Context
 from ..exceptions import TimedOut
 from ..request import Environment, Request
 from ..schema import docstrings
-from ..schema.signature import AnyFunction, Parameters, innermost, peeled
+from ..schema.signature import AnyFunction, Parameters, innermost, without_partials
 from ..schema.strings import StringParameters
 
 
@@ -121,7 +121,7 @@ def listed_name(kind: str, name: object, function: AnyFunction) -> str:
         return name
     if name is not None:
         raise TypeError(f"@server.{kind}(name): expected a string, got {name!r}")
-    named = peeled(function)
+    named = without_partials(function)
     own_name: str = getattr(named, "__name__", type(named).__name__)
     return own_name
 
@@ -130,7 +130,7 @@ def listed_description(description: str | None, function: AnyFunction) -> str | 
     """Return the description that was given for a function, or else its docstring's."""
     if description is not None:
         return description
-    summary = docstrings.parse(peeled(function).__doc__).summary
+    summary = docstrings.parse(without_partials(function).__doc__).summary
     return summary or None
 
 
@@ -140,6 +140,6 @@ def _is_generator(function: AnyFunction) -> bool:
 
 def _is_async(function: AnyFunction) -> bool:
     """Return whether a function is async, under its partials and its decorators."""
-    plain = peeled(function)
+    plain = without_partials(function)
     layers = (plain, plain.__call__, innermost(function))
     return any(inspect.iscoroutinefunction(layer) for layer in layers)

@@ -51,7 +51,7 @@ class ServerPrompt(Feature):
             arguments.append(argument)
         return arguments
 
-    async def fill(self, request: Request, raw: bytes) -> PromptResult:
+    async def render(self, request: Request, raw: bytes) -> PromptResult:
         """Fill in the prompt with encoded arguments. Raises InvalidArguments."""
         return self.as_result(await self.call(request, self.decode(raw)))
 

@@ -10,7 +10,7 @@ from ...auth.principal import NO_SCOPES, as_scopes
 from ...protocol import types as model
 from ...protocol.types import CONTENT_TYPES, Json, StructuredContent, Text, ToolResult
 from ..background import TaskOptions
-from ..limits import must_be_limits, must_be_seconds, read_rate
+from ..limits import check_limits, check_seconds, read_rate
 from ..request import Request
 from ..schema.encode import encode_value
 from ..schema.signature import AnyFunction, Returned
@@ -46,7 +46,7 @@ class ServerTool(Feature):
         scopes: Iterable[str] = NO_SCOPES,
         task: TaskOptions | None = None,
     ) -> None:
-        must_be_limits(
+        check_limits(
             "server.tool",
             timeout=timeout,
             rate=rate,
@@ -180,8 +180,8 @@ def task_options(
         raise ValueError(
             f"server.tool(task): expected 'optional' or 'required', got {task!r}"
         )
-    must_be_seconds(ttl, "server.tool(ttl)")
-    must_be_seconds(poll_interval, "server.tool(poll_interval)")
+    check_seconds(ttl, "server.tool(ttl)")
+    check_seconds(poll_interval, "server.tool(poll_interval)")
     if retry and manual_start:
         raise ValueError(
             "server.tool(retry=True, manual_start=True): a task that has asked its "

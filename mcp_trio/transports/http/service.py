@@ -219,7 +219,7 @@ class Service:
         if reply.status >= 400:
             self.metrics.refused[reply.status] += 1
             if reply.status not in ORDINARY:
-                self.server.event_log.turned_away(head.peer, reply.status, reply.body)
+                self.server.event_log.log_rejection(head.peer, reply.status, reply.body)
 
     # Answering
 
@@ -399,7 +399,7 @@ class Service:
             raise Refused(self._refusal_reply(event, revision, head))
         elif revision is None:
             raise Refused(self._revision_missing(head))
-        if type(event) is Call or (isinstance(event, Batch) and event.asks):
+        if type(event) is Call or (isinstance(event, Batch) and event.expects_reply):
             takes = accepted(head.headers)
             sessions = self.sessions if head.route == MCP else None
             response = PostResponse(

@@ -61,7 +61,7 @@ class SharedSse(LegacySse):
 
     # What other processes say
 
-    def heard(self, message: AnyMessage) -> None:
+    def on_message(self, message: AnyMessage) -> None:
         """Take a message that was posted to another process."""
         if not isinstance(message, SseMessagePosted):
             return
@@ -74,10 +74,10 @@ class SharedSse(LegacySse):
         if not feed.inbox.is_full:
             feed.inbox.send(message.body)
 
-    def missed_messages(self) -> None:
+    def on_messages_missed(self) -> None:
         """Do nothing: nobody knows whose messages they were."""
 
-    def lost_identity(self, identity: Identity) -> None:
+    def on_identity_lost(self, identity: Identity) -> None:
         """End the conversations whose messages are not passed on any more."""
         for query, feed in self._feeds.items():
             if _owner_of(query) == identity.id:
