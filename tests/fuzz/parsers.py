@@ -454,7 +454,7 @@ def check_websocket(mutator: Mutator) -> Callable[[], object]:
     async def echo(text: str) -> str:
         return text
 
-    async def serve_conversation(count: int) -> None:
+    async def serve_connections(count: int) -> None:
         async with server.running():
             for _ in range(count):
                 ours, theirs = trio.testing.memory_stream_pair()
@@ -473,7 +473,7 @@ def check_websocket(mutator: Mutator) -> Callable[[], object]:
 
     def check_one() -> int:
         trio.run(
-            serve_conversation, 100, clock=trio.testing.MockClock(autojump_threshold=0)
+            serve_connections, 100, clock=trio.testing.MockClock(autojump_threshold=0)
         )
         return 100
 

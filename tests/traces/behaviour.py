@@ -1,4 +1,4 @@
-"""What the revisions do beyond one method each: errors, the life of a request, lists, content, batches."""
+"""What each revision does: errors, cancellation, lists, content, batches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_SESSION = (
     "stdio",
     "sse",
     "ws",
-)  # over HTTP what comes without a session is refused as such
+)  # over HTTP, a request without a session is refused
 WRAPPING = [name for name in ALL if TABLES[name].wraps or not TABLES[name].opens]
 SCENARIOS = Scenarios()
 add = SCENARIOS.add

@@ -1,4 +1,4 @@
-"""What no honest client sends, on standard input: after each the server still serves."""
+"""Hostile messages over stdio. After each, the server still answers."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ async def forged_request_states(talk: Talk) -> None:
     """States that the server has not given
     Made up, changed, cut, of another request, of odd types: each is refused, and nothing is done on its word."""
     await talk.open({"elicitation": {}})
-    (asked,) = await talk.serve_conversation(talk.call("book", {"city": "Rome"}))
+    (asked,) = await talk.converse(talk.call("book", {"city": "Rome"}))
     state, (key, *_) = asked["result"]["requestState"], asked["result"]["inputRequests"]
     answers = {key: {"action": "accept", "content": {"seats": 2}}}
     forged = (
@@ -211,7 +211,7 @@ async def expired_request_states(talk: Talk) -> None:
     """A state that is too old
     It was sealed by this server, whose secret is known here, but may be used no more."""
     await talk.open({"elicitation": {}})
-    (asked,) = await talk.serve_conversation(talk.call("book"))
+    (asked,) = await talk.converse(talk.call("book"))
     state = json.loads(unseal(SECRET, asked["result"]["requestState"]))
     await talk.ask(
         "tools/call",
@@ -228,7 +228,7 @@ async def forged_answers(talk: Talk) -> None:
     """Answers that do not fit what was asked
     Of odd types, under other keys, to a question that was never put, with what the form has not."""
     await talk.open({"elicitation": {}})
-    (asked,) = await talk.serve_conversation(talk.call("book"))
+    (asked,) = await talk.converse(talk.call("book"))
     state, (key, *_) = asked["result"]["requestState"], asked["result"]["inputRequests"]
     accepted = {"action": "accept", "content": {"seats": 2}}
     for responses in (

@@ -1,4 +1,4 @@
-"""What each revision does over HTTP: sessions, streams, coming back; then none of that."""
+"""What each revision does over HTTP, with and without sessions."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def http_asking(talk: HttpTalk) -> None:
     stream = await talk.exchange(talk.call("book"))
     question = (
         await stream.event() or await stream.event()
-    )  # the first may only say where the stream is
+    )  # the first event may have only an id
     answer = {"action": "accept", "content": {"seats": 2}}
     await talk.refused({"jsonrpc": "2.0", "id": question["id"], "result": answer}, 202)
     await stream.rest()
@@ -89,7 +89,7 @@ async def http_announcements(talk: HttpTalk) -> None:
     It comes on the stream that GET opens, until the client leaves."""
     await talk.open()
     news = await talk.exchange(method="GET", headers={"accept": "text/event-stream"})
-    if TABLES[talk.revision].primes:  # it begins with an event that says where it is
+    if TABLES[talk.revision].primes:  # the first event has only an id
         await news.event()
     await talk.use("add_tool", {"name": "another"})
     await news.event()
@@ -152,9 +152,7 @@ async def http_cancelling(talk: HttpTalk) -> None:
     Its stream ends without an answer; that a client closes a connection would not cancel it."""
     await talk.open()
     stream = await talk.exchange(talk.call("wait", id="slow", progressToken="slow"))
-    await (
-        stream.event()
-    ) or await stream.event()  # the first may only say where the stream is
+    await stream.event() or await stream.event()  # the first event may have only an id
     await talk.refused(cancelled("slow"), 202)
     await stream.rest()
     await talk.ask("ping")
@@ -199,7 +197,7 @@ async def http_input_required(talk: HttpTalk) -> None:
     """A call that asks, in two posts
     The first ends with the question, the second brings the answer and the state."""
     await talk.open({"elicitation": {}})
-    await talk.serve_conversation(
+    await talk.converse(
         talk.call("book"),
         {"elicitation/create": {"action": "accept", "content": {"seats": 2}}},
     )

@@ -1,4 +1,4 @@
-"""What no honest client sends over HTTP: after each the server still serves."""
+"""Hostile requests over HTTP. After each, the server still answers."""
 
 from __future__ import annotations
 
@@ -403,7 +403,7 @@ async def http_expecting(talk: HttpTalk) -> None:
     await talk.alive()
 
 
-# What is no HTTP
+# Invalid HTTP
 
 
 def post(*replacements: tuple[bytes, bytes]) -> bytes:
