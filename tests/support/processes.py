@@ -27,7 +27,7 @@ META = {
 
 
 def free_port() -> int:
-    """Return a port on which nobody listens now."""
+    """Return a port that is not in use."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
         return port
