@@ -19,7 +19,8 @@ from tests.support.websocket import UPGRADE, masked
 from .victim import LARGE, Victim, again_and_again, call, listen, post, ready
 
 SSE = request("GET", "/sse", {"Accept": "text/event-stream"})
-# The option of Linux that makes a connection disappear without a word to the other side.
+# The option of Linux that makes a connection disappear without a word to the other
+# side.
 TCP_REPAIR = 19
 
 

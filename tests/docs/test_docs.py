@@ -1,8 +1,9 @@
 """README.md and docs/: their code runs, their commands print what they show, their links lead somewhere.
 
-In a page's order: a block of Python runs in one namespace with those before it; one whose first line is `# name.py` is
-a file, too, which later blocks may import and commands may name. What a command shows under it is what it prints, with
-`...` for what differs from one run to the next. Ports are free ones in the place of those written.
+In a page's order: a block of Python runs in one namespace with those before it; one
+whose first line is `# name.py` is a file, too, which later blocks may import and
+commands may name. What a command shows under it is what it prints, with `...` for what
+differs from one run to the next. Ports are free ones in the place of those written.
 """
 
 from __future__ import annotations
@@ -355,7 +356,8 @@ class Shell:
         self._servers: dict[str, Any] = {}
         programs = folder / ".bin"
         programs.mkdir()
-        # Where the tests run in a clone that is not installed, pytest does not know the plugin by itself.
+        # Where the tests run in a clone that is not installed, pytest does not know the
+        # plugin by itself.
         plugin = (
             ""
             if any(one.value == PLUGIN for one in entry_points(group="pytest11"))
@@ -608,7 +610,8 @@ def read_nginx(block: Block, folder: Path) -> None:
         f"{name}_temp_path {folder}; "
         for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
-    # The certificate of the page is not here, and the port that it names may belong to others.
+    # The certificate of the page is not here, and the port that it names may belong to
+    # others.
     text = re.sub(r"(?m)^\s*ssl_certificate.*\n", "", block.text).replace(
         "443 ssl", "127.0.0.1:0"
     )

@@ -1,8 +1,9 @@
 """What broke in other servers of the protocol, by the numbers under which it was published, and that it cannot here.
 
-The guards have tests of their own where they stand; here each incident is played again, on each way in that there is.
-Not here are the principals of sessions and handles (CVE-2026-52869, CVE-2026-52870), which stand with access control,
-and the console's token (CVE-2025-49596), which stands with the console.
+The guards have tests of their own where they stand; here each incident is played again,
+on each way in that there is. Not here are the principals of sessions and handles
+(CVE-2026-52869, CVE-2026-52870), which stand with access control, and the console's
+token (CVE-2025-49596), which stands with the console.
 """
 
 import configparser
@@ -87,7 +88,8 @@ async def test_a_page_that_uses_its_own_host_name_is_refused(
 ) -> None:
     """CVE-2025-66416, CVE-2026-34742, CVE-2026-42559: Host was not checked on loopback (DNS rebinding).
 
-    And go-sdk 1.4, whose handler of HTTP+SSE was left out of the check: one guard stands before all ways in.
+    And go-sdk 1.4, whose handler of HTTP+SSE was left out of the check: one guard
+    stands before all ways in.
     """
     async with site_on(host, make_server()) as there:
         for name in (

@@ -40,8 +40,9 @@ from tests.support.paths import PROJECT
 EACH = 500
 ROUNDS, CALLS = 5, 400
 PAUSE = 0.002  # seconds between two calls, so that a round sees what the attackers do meanwhile
-# Seconds below which a 99th percentile says more of the machine than of the server: one time slice of another process
-# that gets the core between two calls is some milliseconds.
+# Seconds below which a 99th percentile says more of the machine than of the server: one
+# time slice of another process that gets the core between two calls is some
+# milliseconds.
 NOISE = 0.005
 
 SUM = message(

@@ -1,8 +1,9 @@
 """Where one request ends and the next begins: every stream has one reading, RFC 9112's, or is refused and closed.
 
-Each case is sent with a request behind it, the canary, and what answers is compared word by word: a case that is
-refused gets one refusal and the end, and nothing behind it is read; one that is read gets what RFC 9112 owes it, and
-the canary its own response. In some cases a call to a tool is hidden; it must never be made.
+Each case is sent with a request behind it, the canary, and what answers is compared
+word by word: a case that is refused gets one refusal and the end, and nothing behind it
+is read; one that is read gets what RFC 9112 owes it, and the canary its own response.
+In some cases a call to a tool is hidden; it must never be made.
 """
 
 from collections.abc import Iterable

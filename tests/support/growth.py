@@ -18,8 +18,9 @@ def assert_linear(
 ) -> None:
     """Fail if an action on `make(size)` takes far longer than eight times `make(size / 8)`.
 
-    Quadratic time would be 64 times. Only the time in which this thread runs is counted,
-    and of several rounds the shortest, so other programs do not affect the result.
+    Quadratic time would be 64 times. Only the time in which this thread runs is
+    counted, and of several rounds the shortest, so other programs do not affect the
+    result.
     """
     small = _shortest(act, make(size // RATIO))
     large = _shortest(act, make(size))

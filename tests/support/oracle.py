@@ -44,8 +44,8 @@ TASK_RESULTS = {
 }
 TASK_NOTIFICATION = "notifications/tasks"
 
-# The schema of the skills extension, and the results of its methods. In sessions they have
-# what every result has there.
+# The schema of the skills extension, and the results of its methods. In sessions they
+# have what every result has there.
 SKILLS = "skills"
 SKILL_RESULTS = {
     "skills/list": "ListSkillsResult",
@@ -53,8 +53,8 @@ SKILL_RESULTS = {
     "resources/directory/read": "ReadResourceDirectoryResult",
 }
 
-# The schema of the apps extension, and where results have a part of it: the result's list,
-# and the definition of `_meta.ui` in its items.
+# The schema of the apps extension, and where results have a part of it: the result's
+# list, and the definition of `_meta.ui` in its items.
 APPS = "apps"
 APP_PARTS = {
     "tools": "McpUiToolMeta",

@@ -81,7 +81,8 @@ async def asking_who_cannot_answer(talk: Talk) -> None:
 @add([LATEST, NEWEST], server=QUESTIONS)
 async def asking_by_address(talk: Talk) -> None:
     """The user is sent to a page
-    Then a tool refuses to go on before that has happened, with an error that one of the two revisions has for it."""
+    Then a tool refuses to go on before that has happened, with an error that one of the
+    two revisions has for it."""
     await talk.open({"elicitation": {"url": {}}})
     await talk.converse(
         talk.call("visit"), {"elicitation/create": {"action": "decline"}}

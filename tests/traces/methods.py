@@ -167,7 +167,8 @@ async def initialize(talk: Talk) -> None:
 @add(MODERN, server=CHANGES, paced=True)
 async def subscriptions_listen(talk: Talk) -> None:
     """The client listens, and ends it
-    First it is told what it will hear of; the tools change, then a resource; then it wants to hear no more."""
+    First it is told what it will hear of; the tools change, then a resource; then it
+    wants to hear no more."""
     wanted = {"toolsListChanged": True, "resourceSubscriptions": ["notes://first"]}
     await talk.ask("subscriptions/listen", {"notifications": wanted}, id="listening")
     await talk.use("add_tool", {"name": "another"})
@@ -296,7 +297,8 @@ async def listening(talk: Talk, **wanted: Any) -> None:
 @add(having("server_notifications", "notifications/progress"))
 async def tells_progress(talk: Talk) -> None:
     """The server tells how far a request is
-    Each step under the request's token, before the result; without a token it tells nothing."""
+    Each step under the request's token, before the result; without a token it tells
+    nothing."""
     await talk.open()
     await talk.use("count_slowly", {"steps": 3, "seconds": 0}, progressToken="counting")
     await talk.use("count_slowly", {"steps": 2, "seconds": 0}, progressToken=7)
@@ -308,7 +310,8 @@ async def tells_progress(talk: Talk) -> None:
 )
 async def tells_message(talk: Talk) -> None:
     """The server sends log messages
-    Of every level, in the words of this revision, from the level on that the client has chosen."""
+    Of every level, in the words of this revision, from the level on that the client has
+    chosen."""
     await talk.open()
     for level in ("debug", "error"):
         if talk.opens:
@@ -393,7 +396,8 @@ async def tells_cancelled(talk: Talk) -> None:
 @add([NEWEST], server=QUESTIONS, name="tells-cancelled")
 async def tells_cancelled_by_hand(talk: Talk) -> None:
     """The server says that a request is cancelled
-    This revision has the notification; as the server has no occasion for it, a tool sends it by hand."""
+    This revision has the notification; as the server has no occasion for it, a tool
+    sends it by hand."""
     await talk.open()
     await talk.use(
         "tell",
@@ -410,7 +414,8 @@ async def tells_cancelled_by_hand(talk: Talk) -> None:
 )
 async def tells_elicitation_complete(talk: Talk) -> None:
     """The user is sent to a page, and has been there
-    The client agrees to show the page; that the user is done is told by a tool, by hand."""
+    The client agrees to show the page; that the user is done is told by a tool, by
+    hand."""
     await talk.open({"elicitation": {"url": {}}})
     await talk.converse(
         talk.call("visit"), {"elicitation/create": {"action": "accept"}}
@@ -427,7 +432,8 @@ async def tells_elicitation_complete(talk: Talk) -> None:
 @add(MODERN, server=CHANGES)
 async def tells_subscriptions_acknowledged(talk: Talk) -> None:
     """The server says what a client will hear of
-    All that can be listened to; then nothing; then what this server has not, which is left out."""
+    All that can be listened to; then nothing; then what this server has not, which is
+    left out."""
     everything = {
         "toolsListChanged": True,
         "promptsListChanged": True,

@@ -54,8 +54,8 @@ CLOCKED = [
     "mcp_trio.extensions.tasks.record",
     "mcp_trio.extensions.tasks.records",
 ]
-# The module that lets other tasks run when serving several messages takes long. On a busy
-# machine, that would change the order of the messages.
+# The module that lets other tasks run when serving several messages takes long. On a
+# busy machine, that would change the order of the messages.
 TAKES_TURNS = "mcp_trio.server.serve_conversation"
 # A time in the far future, so that the state that clients carry between two calls does
 # not expire.

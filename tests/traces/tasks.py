@@ -344,7 +344,8 @@ async def methods_of_the_past(talk: Talk) -> None:
 @add([LATEST])
 async def in_an_older_revision(talk: Talk) -> None:
     """Tasks in a revision that has sessions
-    It has none, even for a client that declares them: an optional task is a plain call."""
+    It has none, even for a client that declares them: an optional task is a plain call.
+    """
     await talk.open(DECLARED)
     await talk.ask("tools/list")
     await talk.use("add", {"a": 1, "b": 2})
