@@ -21,7 +21,7 @@ COLUMNS = (
 
 
 class Outcome(Struct):
-    """How the server has lived through a fault."""
+    """How the server survived a fault."""
 
     fault: str
     figures: Figures
