@@ -826,7 +826,8 @@ UPGRADE = (
 )
 
 
-# With other tests beside it, this one can only tell that the grace is not waited for twice.
+# With other tests beside it, this one can only tell that the grace is not waited for
+# twice.
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [pytest.param(1, marks=pytest.mark.load), 2.8])
 def test_a_signal_stops_the_busiest_server_soon_after_the_grace(folder, seconds):
