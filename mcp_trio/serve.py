@@ -34,7 +34,7 @@ from .server.shared_limiter import SharedLimiter
 from .server.trio_loop import check_runs_on_trio
 from .transports.address import parse_address
 from .transports.http.settings import HttpSettings
-from .transports.send_queue import after
+from .transports.send_queue import call_when_set
 
 if TYPE_CHECKING:
     from .extensions.apps import Csp, Permission
@@ -53,27 +53,35 @@ GC_THRESHOLD = (3_000, 10, 50)
 
 
 class Server(app.Server[StateT]):
-    """Tools, resources and prompts under one name, for any number of clients.
+    """A server with tools, resources and prompts, for any number of clients.
 
-    `pages` is the number of items on one page of a list, or a function that divides
-    lists into pages. By default, lists are not divided, because many clients only read
-    the first page. `limits` are the limits on requests, results and memory. `timeout`
-    is the maximum duration of a function in seconds, unless it has its own. `grace` is
-    the number of seconds that running requests have to finish when the server stops.
+    In `Server[State]`, `State` is the type of the value that the lifespan yields.
 
-    `secret` signs the state that clients carry between two parts of a call. Processes
-    that serve the same clients need the same secret, given here or as MCP_TRIO_SECRET.
-
-    `access` controls access over HTTP and WebSocket. It is an `Access`, or only an
-    async function that takes a token and returns its principal.
-
-    `extensions` are extensions of the protocol: see `mcp_trio.extensions`.
-
-    `lifespan` is an async generator function that yields once, for example a database
-    connection: see `Server.lifespan`. In `Server[State]`, `State` is the type of the
-    yielded value.
-
-    `telemetry` reports requests to OpenTelemetry. It needs the extra `otel`.
+    Args:
+        name: The server's name. It is signed into the state that clients carry, so
+            processes that serve the same clients need the same name.
+        version: The server's version.
+        title: Its name for people.
+        description: What it is for.
+        icons: Its icons.
+        website_url: Its website.
+        instructions: How to use the server, for the model.
+        profile: "pocket" serves small agents that expect every field to be present.
+        pages: The number of items on one page of a list, or a function that divides
+            lists into pages. By default, each list is one page. Many clients read only
+            the first page.
+        timeout: How many seconds a function may take, unless it has its own timeout.
+        limits: The rate of requests, how many run at once, the size of results, and
+            more.
+        grace: How many seconds running requests have to finish when the server stops.
+        secret: Signs the state that clients carry between two calls. Processes that
+            serve the same clients need the same secret, given here or as
+            MCP_TRIO_SECRET.
+        access: Controls who may use the server over HTTP and WebSocket: an `Access`, or
+            only its async function from a token to a principal.
+        lifespan: An async generator function that yields once: see `Server.lifespan`.
+        telemetry: Report requests to OpenTelemetry. Needs the extra `otel`.
+        extensions: Extensions of the protocol: see `mcp_trio.extensions`.
     """
 
     # None if the server's state does not outlive its process.
@@ -90,17 +98,23 @@ class Server(app.Server[StateT]):
         """Declare an extension of the protocol, before the server runs.
 
         Raises ValueError if one of its names belongs to another extension.
+
+        Args:
+            extension: The extension, which belongs to this server from now on.
         """
         super().add_extension(extension)
         if self._store is not None and self.extensions is not None:
             self.extensions.use_store(self._store)
 
     def use_store(self, store: "str | Store") -> None:
-        """Share the server's state with the other processes that use this store.
+        """Share sessions, tasks and more with the other processes that use this store.
 
-        `store` is a URL: `redis://HOST:PORT/DB`, `rediss://` for TLS, or `memory:`, the
-        memory of this process, which is the default. Redis needs the extra `redis`.
-        Call this before the server runs. Raises ValueError for other URLs.
+        Call this before the server runs. Raises ValueError for an invalid URL.
+
+        Args:
+            store: A URL: `redis://HOST:PORT/DB`, `rediss://` for TLS, or `memory:`, the
+                memory of this process, which is the default. Redis needs the extra
+                `redis`.
         """
         from .stores.store_url import create_store
 
@@ -144,15 +158,22 @@ class Server(app.Server[StateT]):
         domain: str | None = None,
         prefers_border: bool | None = None,
     ) -> None:
-        """Add a page that hosts show in place of a tool's text.
+        """Add a page that hosts show instead of the text of a tool's result.
 
-        `uri` identifies the page, such as "ui://clock/main". `html` is the document, a
-        `Path` of a file, or a function that returns the document, as for a resource.
-
-        `csp` are the origins that the page uses. `permissions` are the permissions that
-        it requests from the browser: "camera", "microphone", "geolocation" or
-        "clipboardWrite". `domain` is the origin that it requests, in a form that the
-        host documents. `prefers_border` says whether it should have a border.
+        Args:
+            uri: The URI of the page, such as "ui://clock/main", for
+                `@server.tool(ui=...)`.
+            html: The document, the file that contains it, or a function that returns
+                it.
+            name: The page's name in lists of resources; by default, from the URI.
+            title: Its name for people.
+            description: What it shows.
+            csp: The other origins that the page may use. Hosts block all others.
+            permissions: What the page asks the browser for: "camera", "microphone",
+                "geolocation" or "clipboardWrite".
+            domain: The origin that the page asks for, in the form that the host
+                documents.
+            prefers_border: Whether the host draws a border around the page.
         """
         from .extensions.apps import add_page
 
@@ -173,8 +194,11 @@ class Server(app.Server[StateT]):
     def skills(self, folder: str | Path) -> None:
         """Serve the skills in a folder and its subfolders.
 
-        Each folder with a SKILL.md is a skill. The files are read now. Raises
-        ValueError, with the file and the line, if a skill is invalid.
+        The files are read now. Raises ValueError, with the file and the line, if one of
+        them cannot be served. Needs the extra `skills`.
+
+        Args:
+            folder: The folder.
         """
         add_skills(self, folder)
 
@@ -227,29 +251,34 @@ class Server(app.Server[StateT]):
     ) -> None:
         """Serve on one or more transports, until the input ends or a signal arrives.
 
-        `stdio` is True, or two file descriptors to use in place of standard input and
-        output. The server stops at the end of the input.
+        Started with `nursery.start`, this returns the URLs once all are served. `http`,
+        `ws` and `console` are addresses: `HOST:PORT`, or only a port, which other
+        machines cannot reach. The options from `http_engine` on are for `http` and
+        `ws`.
 
-        `http`, `ws` and `console` are addresses to listen on: `HOST:PORT`, or a port
-        for connections from this machine only. `http` also serves WebSocket, and `ws`
-        serves WebSocket only. `console` is a web page for trying the server, which
-        shows every message. Its URL is printed to stderr.
-
-        The other options are for `http` and `ws`. `path` is the endpoint's path.
-        `allowed_hosts` and `allowed_origins` are accepted in addition to those of this
-        machine; `cors` allows all origins. `tls` is a certificate file and its key
-        file. `http_engine` is "native" or "hypercorn", which supports HTTP/2.
-
-        Behind a proxy, `public_url` is the endpoint's URL for clients, such as
-        https://mcp.example.org/mcp. Its host is accepted, and it is the resource that
-        clients request tokens for. `trusted_proxies` are networks of proxies, such as
-        10.0.0.0/8, whose X-Forwarded-For header is trusted. Without it, all clients
-        behind a proxy count as one.
-
-        With `stateless`, HTTP has no sessions in any revision, so every process can
-        serve every request. This does not affect WebSocket.
-
-        Started with `nursery.start`, this returns the URLs once the server is ready.
+        Args:
+            stdio: Serve on standard input and output, or on the two file descriptors
+                that are given instead. When the input ends, the server stops.
+            http: Serve HTTP, and WebSocket, on this address.
+            ws: Serve only WebSocket on this address.
+            console: Serve a page on this address that shows every message. Its URL is
+                printed to stderr.
+            http_engine: "native", or "hypercorn", which supports HTTP/2.
+            path: The path of the endpoint.
+            allowed_hosts: Values of the Host header to accept, in addition to those of
+                this machine.
+            allowed_origins: Values of the Origin header to accept, in addition to those
+                of this machine.
+            cors: Accept every origin, for development.
+            stateless: Serve HTTP without sessions, so that every process can serve
+                every request.
+            tls: The file of a certificate, and the file of its key.
+            public_url: The URL of the endpoint for clients, if a proxy is in front of
+                it. Its host is accepted, and clients request tokens for this URL.
+            trusted_proxies: The networks of proxies, such as 10.0.0.0/8, whose
+                X-Forwarded-For header is trusted. Without them, all clients of a proxy
+                share its address.
+            task_status: Used by `nursery.start`.
         """
         await serve(
             self,
@@ -282,9 +311,17 @@ class Server(app.Server[StateT]):
     ) -> "Application":
         """Return an ASGI 3 application that serves the same as `serve` over HTTP.
 
-        `path` is the endpoint's path for clients. An application that mounts it must
-        enter `server.running()` in its own lifespan. The other options are those of
-        `serve`.
+        The application that mounts it must enter `server.running()` in its own
+        lifespan.
+
+        Args:
+            path: The path of the endpoint, as clients see it.
+            allowed_hosts: As for `serve`.
+            allowed_origins: As for `serve`.
+            cors: As for `serve`.
+            public_url: As for `serve`.
+            trusted_proxies: As for `serve`.
+            stateless: As for `serve`.
         """
         from .transports.http.asgi import Application
 
@@ -517,7 +554,7 @@ async def _stop_with_parent(
 ) -> None:
     """Stop a worker process, gracefully or immediately, on its parent's command."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(after, supervision.stop_at_once, everything.cancel)
+        nursery.start_soon(call_when_set, supervision.stop_at_once, everything.cancel)
         await supervision.stop.wait()
         await _settle(server, stopping)
 
@@ -629,7 +666,7 @@ async def _serve_stdio(
     with claimed as descriptors, trio.CancelScope() as everything:
         async with open_wire(*descriptors) as wire, trio.open_nursery() as nursery:
             nursery.start_soon(_stop_stdio, wire, stopping, everything)
-            nursery.start_soon(wire.wind_up, everything, server.grace)
+            nursery.start_soon(wire.cancel_after_input, everything, server.grace)
             await serve_conversation(server, wire, owner(), transport="stdio")
             nursery.cancel_scope.cancel()
 
@@ -643,7 +680,7 @@ async def _stop_stdio(
     sends SIGKILL next, so the tools and the lifespan must exit before that.
     """
     await stopping.wait()
-    if wire.input_over.is_set():
+    if wire.input_ended.is_set():
         everything.cancel()
     else:
         wire.end_input()

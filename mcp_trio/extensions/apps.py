@@ -24,11 +24,14 @@ PERMISSIONS: tuple[str, ...] = get_args(Permission)
 
 
 class Csp(TypedDict, total=False):
-    """The origins that a page uses. Hosts block all others.
+    """The origins that a page may use. Hosts block all others.
 
-    `connectDomains` are for network requests, `resourceDomains` for scripts, styles,
-    images and fonts, `frameDomains` for nested frames, and `baseUriDomains` for the
-    `<base>` element.
+    Keys:
+
+    - `connectDomains`: origins that the page may request data from
+    - `resourceDomains`: origins of scripts, styles, images and fonts
+    - `frameDomains`: origins of frames
+    - `baseUriDomains`: origins that a `<base>` element may name
     """
 
     connectDomains: list[str]

@@ -288,7 +288,7 @@ class Peers:
         return is_lost
 
     async def _check_lost(self, process: str) -> bool:
-        """Return whether a process was lost. Declares it lost if its lease expired."""
+        """Return whether a process was lost. Declare it lost if its lease expired."""
         if await self.store.read(self.key("lost", process)) is not None:
             return True
         lease = await self.store.acquire(self.key("process", process), LEASE)

@@ -18,7 +18,7 @@ from mcp_trio import (
     ToolError,
     testing,
 )
-from mcp_trio.cli.reload import FollowedServer
+from mcp_trio.cli.reload import UpdatedServer
 from mcp_trio.client.errors import RemoteError
 from mcp_trio.extensions import Extension
 from tests.support.checked import ALL, MODERN, OPENING, connect
@@ -596,7 +596,7 @@ async def test_unknown_names_are_reported_with_the_prefix() -> None:
 async def test_reloading_changes_an_included_server() -> None:
     outer, database = make_outer(), make_database()
     outer.include(database, prefix="db_")
-    followed = FollowedServer(outer)
+    followed = UpdatedServer(outer)
     fresh, fresh_database = make_outer(), make_database()
 
     @fresh_database.tool

@@ -47,16 +47,20 @@ class UpdateParams(TaskParams, kw_only=True, rename="camel"):
 
 
 class Tasks(Extension):
-    """Tool calls that continue after the response to their request.
+    """Calls of tools that continue after their request was answered.
 
-    A server that has a tool with `task=` declares this extension automatically. To
-    change the settings, pass it explicitly: `Server(extensions=[Tasks(...)])`.
+    A server declares this extension as soon as a tool has `task=`. To change its
+    settings, pass one to `Server(extensions=[Tasks(...)])`. Durations are in seconds.
 
-    `slots` is the number of tasks that this process runs at a time; others wait. `ttl`
-    and `poll_interval` are the defaults for tools, and `most_ttl` is the maximum time
-    that a task is kept. One client may have `most_tasks` unexpired tasks, with a total
-    of `most_bytes`. Durations are in seconds. `store` is where tasks are stored; the
-    default is the server's store.
+    Args:
+        slots: The number of tasks that this process runs at the same time. Others wait.
+        ttl: How long a task is kept, for tools without a `ttl` of their own.
+        poll_interval: How long clients wait between two polls, for tools that do not
+            set it.
+        most_ttl: The longest that a task is kept.
+        most_tasks: The number of unexpired tasks that one client may have.
+        most_bytes: The number of bytes that these tasks and their results may hold.
+        store: Where tasks are kept. By default, in the store of the server.
     """
 
     identifier = IDENTIFIER
