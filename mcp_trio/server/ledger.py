@@ -183,8 +183,8 @@ class _Ranking:
 class Ledger:
     """All accounts, and the budget that they share.
 
-    `held` is what all accounts hold together, and `by_kind` says what it is. The
-    allocator is told when much is held, and when much of it was released.
+    `held` is the total of all accounts in bytes, and `by_kind` is its breakdown. The
+    allocator is notified when much is held, and when much of it was released.
     """
 
     def __init__(self, budget: int, allocator: Allocator | None = None) -> None:
@@ -198,7 +198,7 @@ class Ledger:
         self._is_making_room = False
         self._has_prepared = False
         self._allocator = allocator or Allocator()
-        # The most that was held since memory was last given back, and when that was.
+        # The maximum of `held` since memory was last returned, and when that was.
         self._peak = 0
         self._returned_at = -inf
         self._log_at = -inf

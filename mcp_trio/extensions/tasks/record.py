@@ -88,9 +88,9 @@ class TaskRecord(ShownTask, kw_only=True, omit_defaults=True):
     error: Raw | UnsetType = UNSET
 
     def seconds_left(self) -> float:
-        """Return the time that a task which exists may still be kept.
+        """Return the seconds until an existing task expires.
 
-        If the process that created it has another clock, this may be too long. The
+        If the clock of the process that created it differs, this may be too long. The
         store deletes the task in time.
         """
         left = self.created + self.ttl - time.time()
