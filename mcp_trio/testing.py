@@ -105,7 +105,7 @@ async def replay(
     # Deferred, as most tests replay nothing.
     from .trace.format import read
     from .trace.replay import Replay, ways
-    from .trace.suite import Result, told
+    from .trace.suite import Result, report_lines
 
     result = Result(Path(trace))
     recorded = read(result.path)
@@ -113,4 +113,4 @@ async def replay(
     for run in result.replays:
         await run.against(server)
     if result.findings:
-        raise AssertionError("\n".join(told(result)))
+        raise AssertionError("\n".join(report_lines(result)))
