@@ -31,7 +31,7 @@ from .server import app
 from .server.context import StateT
 from .server.serve_conversation import serve_conversation
 from .server.shared_limiter import SharedLimiter
-from .server.trio_loop import must_be_in_trio
+from .server.trio_loop import check_runs_on_trio
 from .transports.address import parse_address
 from .transports.http.settings import HttpSettings
 from .transports.send_queue import call_when_set
@@ -334,7 +334,7 @@ def declare_skills(server: app.Server[Any]) -> None:
         server.add_extension(Skills())
 
 
-class _Places(Struct):
+class _Options(Struct):
     """Where a server is served."""
 
     stdio: bool | tuple[int, int]
@@ -380,7 +380,7 @@ async def serve(
 
     A worker process has `supervision`. The other options are the same for all workers.
     """
-    must_be_in_trio("Server.serve")
+    check_runs_on_trio("Server.serve")
     if not stdio and http is None and ws is None and console is None:
         raise ValueError("nothing to serve on: say stdio=True or http='127.0.0.1:8000'")
     _check_places(http=http, ws=ws, console=console)
@@ -398,7 +398,7 @@ async def serve(
         public_url=public_url,
         trusted_proxies=trusted_proxies,
     )
-    places = _Places(stdio, http, ws, console, http_engine, settings)
+    places = _Options(stdio, http, ws, console, http_engine, settings)
     await _run_until_stopped(
         server,
         partial(_run_transports, server, places, supervision),
@@ -423,7 +423,7 @@ async def run_tasks(
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run the tasks in a server's store, and take no requests, until a signal."""
-    must_be_in_trio("run_tasks")
+    check_runs_on_trio("run_tasks")
 
     async def wait(
         stopping: trio.Event, task_status: trio.TaskStatus[list[str]]
@@ -530,7 +530,7 @@ async def _settle(server: app.Server[Any], stopping: trio.Event) -> None:
 
 async def _run_transports(
     server: app.Server[Any],
-    places: _Places,
+    places: _Options,
     supervision: Supervision | None,
     stopping: trio.Event,
     task_status: trio.TaskStatus[list[str]],

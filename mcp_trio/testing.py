@@ -23,7 +23,7 @@ from .client.handlers import (
 from .protocol.types import Json
 from .server.app import Server
 from .server.serve_conversation import serve_conversation
-from .server.trio_loop import must_be_in_trio
+from .server.trio_loop import check_runs_on_trio
 from .transports.memory import memory_pair
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ async def connect(
     async with connect(server, revision=...) as client:
         result = await client.call_tool("get_weather", {"location": "New York"})
     """
-    must_be_in_trio("mcp_trio.testing.connect")
+    check_runs_on_trio("mcp_trio.testing.connect")
     handlers = Handlers(
         answer=answer,
         elicitation=elicitation,

@@ -47,7 +47,7 @@ class Reloader:
         self._folder = None if spec is None else folder_of(spec)
         self._updated = UpdatedServer(server)
         self._fixed = _fixed_at_start(server)
-        if spec is not None and not self._modules():
+        if spec is not None and not self.modules():
             raise UsageError(
                 f"--reload: found no file of yours to watch in {spec}; expected a "
                 "file, as in run server.py"
@@ -78,7 +78,7 @@ class Reloader:
 
     async def _watch_source_files(self, stop: trio.Event) -> None:
         """Reload when a file changes, until there are other folders to watch."""
-        folders = self._folders()
+        folders = self.folders()
         if not folders:
             await stop.wait()
             return
@@ -91,7 +91,7 @@ class Reloader:
                 self.reload_and_print()
             else:
                 self.reread_and_print(paths)
-            if self._folders() != folders:
+            if self.folders() != folders:
                 return
 
     async def _watch_trees(self, stop: trio.Event) -> None:
@@ -154,7 +154,7 @@ class Reloader:
 
     def _load_again(self) -> Server:
         assert self._spec is not None
-        before = self._modules()
+        before = self.modules()
         self._forget_modules()
         try:
             return load(self._spec)
@@ -163,7 +163,7 @@ class Reloader:
             sys.modules.update(before)
             raise
 
-    def _modules(self) -> dict[str, ModuleType]:
+    def modules(self) -> dict[str, ModuleType]:
         """Return the loaded modules that belong to the SPEC."""
         modules = list(sys.modules.items())
         return {name: module for name, module in modules if self._owns(name, module)}
@@ -178,7 +178,7 @@ class Reloader:
         # Environments are usually in folders such as .venv.
         return not within.startswith(".") and "site-packages" not in within
 
-    def _folders(self) -> set[str]:
+    def folders(self) -> set[str]:
         """Return the folders of the SPEC's modules and of the files that it reads."""
         folders = set()
         if self._folder is not None:
@@ -186,7 +186,7 @@ class Reloader:
         for path in self._watched():
             if not path.is_dir():
                 folders.add(str(path.parent))
-        for module in self._modules().values():
+        for module in self.modules().values():
             folders.add(os.path.dirname(str(module.__file__)))
         return folders
 
@@ -198,7 +198,7 @@ class Reloader:
         return path.endswith(".py") or Path(path) in self._watched()
 
     def _forget_modules(self) -> None:
-        for name in self._modules():
+        for name in self.modules():
             del sys.modules[name]
         importlib.invalidate_caches()
         linecache.checkcache()

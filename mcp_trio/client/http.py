@@ -134,7 +134,7 @@ class HttpWire:
 
     def __init__(self, url: str, token: Token = "", *, verbatim: bool = False) -> None:
         self._incoming = MessageQueue()
-        self._connections = Connections(url, token)
+        self.connections = Connections(url, token)
         self._target = target_of(url)
         self._verbatim = verbatim
         # The headers for the revision and the session. Empty until it is open.
@@ -207,7 +207,7 @@ class HttpWire:
 
         Returns False if the request failed and the exchange is over.
         """
-        request = self._connections.request(
+        request = self.connections.request(
             b"POST" if exchange.body else b"GET",
             self._target,
             self._headers(exchange),
@@ -341,12 +341,12 @@ class HttpWire:
             suppress(OSError, trio.BrokenResourceError),
         ):
             await self._end_session()
-        await self._connections.aclose()
+        await self.connections.aclose()
 
     async def _end_session(self) -> None:
         has_id = len(self._session) > 1
         if has_id:
-            request = self._connections.request(
+            request = self.connections.request(
                 b"DELETE", self._target, [_ACCEPT, *self._session]
             )
             async with request as response:

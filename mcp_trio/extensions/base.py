@@ -59,7 +59,7 @@ _IDENTIFIER = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/{_NAME}")
 
 # The methods and notifications that some revision has. Extensions cannot have the same.
 _OF_REVISIONS = frozenset().union(
-    *(revision.requests | revision.tells for revision in REVISIONS)
+    *(revision.requests | revision.server_notifications for revision in REVISIONS)
 )
 
 
@@ -121,7 +121,7 @@ class ExtensionContext(Context[Any]):
                 "the class attribute `notifications`"
             )
         send_notification(self._request, method, to_builtins(params or {}))
-        await self._let_others_run()
+        await self._checkpoint()
 
     @property
     def _questions(self) -> NoReturn:

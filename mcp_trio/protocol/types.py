@@ -1,8 +1,8 @@
-"""What a server offers and answers, independent of any protocol revision.
+"""Features, content and results, independent of any protocol revision.
 
-Each class has the fields of all revisions together. A revision writes the fields that
-it knows: see `mcp_trio.protocol.revisions`. On the wire, the names of the fields are in
-camelCase, and `meta` is `_meta`.
+Each class has the fields of all revisions. A revision only writes the fields that it
+defines: see `mcp_trio.protocol.revisions`. On the wire, field names are in camelCase,
+and `meta` is `_meta`.
 """
 
 import re
@@ -22,10 +22,9 @@ _UNIONS = (Union, UnionType)
 
 
 class Model(Struct, omit_defaults=True, rename="camel"):
-    """The base class: each field has the type that it is declared with.
+    """The base class. Checks that each field has its declared type.
 
-    A field that is None is absent, and is never written. Where a field may be given as
-    bytes, it is stored as base64.
+    A field that is None is never written. Bytes are stored as base64.
     """
 
     def __post_init__(self) -> None:
@@ -38,7 +37,7 @@ class Model(Struct, omit_defaults=True, rename="camel"):
 
 @cache
 def _fields_of(kind: type[Model]) -> list[tuple[str, set[Any], Any]]:
-    """Return the name of each field, the classes that need no check, and its type."""
+    """Return each field's name, the classes that need no check, and its type."""
     hints = get_type_hints(kind)
     fields = []
     for name in kind.__struct_fields__:
@@ -49,9 +48,9 @@ def _fields_of(kind: type[Model]) -> list[tuple[str, set[Any], Any]]:
 
 
 def _checked(place: str, value: Any, hint: Any) -> Any:
-    """Return a value that fits its type. Raises TypeError.
+    """Return a value of the declared type. Raises TypeError.
 
-    Bytes become base64, and an instance of a subclass of str becomes a plain str.
+    Bytes become base64, and instances of subclasses of str become plain strings.
     """
     if bytes in get_args(hint) and isinstance(value, bytes | bytearray | memoryview):
         return b64encode(value).decode()
@@ -61,14 +60,14 @@ def _checked(place: str, value: Any, hint: Any) -> Any:
 
 
 def _type_name(hint: Any) -> str:
-    """Return a type as it is written in code, without the names of modules."""
+    """Return a type as it is written in code, without module names."""
     if isinstance(hint, type):
         return hint.__name__
     return re.sub(r"\b(\w+\.)+", "", str(hint))
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Return whether a value is of a type. The items of lists are checked too."""
+    """Return whether a value is of a type. List items are checked too."""
     origin = get_origin(hint)
     arguments = get_args(hint)
     if hint is Any:
@@ -88,14 +87,14 @@ def _fits(value: Any, hint: Any) -> bool:
     return isinstance(value, origin or hint)
 
 
-# Values that are parts of others
+# Annotations, icons and implementations
 
 
 class Annotations(Model):
     """Hints to the client about content.
 
-    `audience` names the readers of the content, `priority` is its importance from 0 to
-    1, and `last_modified` is the time of its last change in ISO 8601.
+    `audience` says who the content is for, `priority` is its importance from 0 to 1,
+    and `last_modified` is the time of its last change in ISO 8601.
     """
 
     audience: list[Role] | None = None
@@ -112,7 +111,7 @@ class Annotations(Model):
 
 
 class Icon(Model):
-    """An icon for user interfaces; `src` is an https: or data: URL."""
+    """An icon for user interfaces. `src` is an https: or data: URL."""
 
     src: str
     mime_type: str | None = None
@@ -132,7 +131,7 @@ class Implementation(Model):
 
 
 class _WithAnnotations(Model, kw_only=True):
-    """The base class of content and resources, with the fields that all may have."""
+    """The base class of content and resources, with their common fields."""
 
     annotations: Annotations | None = None
     meta: Json | None = field(default=None, name="_meta")
@@ -155,11 +154,11 @@ class _Media(_WithAnnotations, tag_field="type"):
 
 
 class Image(_Media, tag="image"):
-    """An image, as bytes or as a string that is already base64."""
+    """An image, as bytes or as a base64 string."""
 
 
 class Audio(_Media, tag="audio"):
-    """Audio, as bytes or as a string that is already base64."""
+    """Audio, as bytes or as a base64 string."""
 
 
 class Resource(_WithAnnotations):
@@ -199,7 +198,7 @@ class TextContents(_WithAnnotations):
 
 
 class BlobContents(_WithAnnotations):
-    """The contents of a resource as bytes, or as a string that is already base64."""
+    """The contents of a resource as bytes, or as a base64 string."""
 
     uri: str
     blob: str | bytes
@@ -207,7 +206,7 @@ class BlobContents(_WithAnnotations):
 
 
 class EmbeddedResource(_WithAnnotations, tag_field="type", tag="resource"):
-    """The contents of a resource as a part of a result."""
+    """The contents of a resource, embedded in a result."""
 
     resource: TextContents | BlobContents
 
@@ -275,9 +274,9 @@ class PromptMessage(Model):
 
 
 class ToolUseResult(Model, tag_field="type", tag="tool_result"):
-    """The result of a tool that the client's model used, in a message to it.
+    """The result of a tool that the client's model used, in a message to the model.
 
-    `tool_use_id` is the id of the `ToolUse`. Strings in the content become text.
+    `tool_use_id` is the id of the `ToolUse`. Strings in the content become `Text`.
     """
 
     tool_use_id: str
@@ -293,7 +292,7 @@ class ToolUseResult(Model, tag_field="type", tag="tool_result"):
 
 
 class ToolUse(Model, tag_field="type", tag="tool_use"):
-    """A tool that the client's model wants to use. `input` holds the arguments."""
+    """A tool that the client's model wants to use. `input` are the arguments."""
 
     id: str
     name: str
@@ -316,9 +315,9 @@ SAMPLING_TYPES = (Text, Image, Audio, ToolUse, ToolUseResult)
 
 
 class SamplingMessage(Model):
-    """A message of a conversation to sample from: one block of content, or several.
+    """A message in a conversation to sample from, with one or more content blocks.
 
-    A string as the content becomes text.
+    If the content is a string, it becomes `Text`.
     """
 
     role: Role
@@ -333,7 +332,7 @@ class SamplingMessage(Model):
     @property
     def blocks(self) -> list[SamplingContent]:
         """The content as a list."""
-        assert not isinstance(self.content, str)  # it became text
+        assert not isinstance(self.content, str)  # converted by __post_init__
         return self.content if isinstance(self.content, list) else [self.content]
 
 
@@ -343,10 +342,9 @@ class SamplingMessage(Model):
 class ToolResult(Model):
     """The result of a tool: its content, structured content, and whether it failed.
 
-    `structured` is any JSON value. None is a value, null; UNSET means that structured
-    content is absent. `wrapped` says that the output schema is not the schema of an
-    object. Revisions in which structured content is always an object then write
-    `{"result": ...}`.
+    `structured` is any JSON value. None means null, and UNSET means that there is no
+    structured content. `wrapped` says that the output schema does not describe an
+    object. Revisions that require an object then write `{"result": ...}`.
     """
 
     content: list[Content]
@@ -357,17 +355,17 @@ class ToolResult(Model):
 
 
 class StructuredContent(Struct, gc=False):
-    """The encoded result of a tool that has only structured content.
+    """The result of a tool that returns structured content only, encoded.
 
-    Most structured results are, and need not be decoded to be written. `wrapped` is
-    that of `ToolResult`.
+    Most structured results are of this kind, and are sent without decoding them again.
+    `wrapped` has the same meaning as in `ToolResult`.
     """
 
     encoded: bytes
     wrapped: bool
 
     def as_tool_result(self) -> ToolResult:
-        """Return the same result in its general form."""
+        """Return this result as a ToolResult."""
         text = Text(self.encoded.decode())
         return ToolResult([text], json.decode(self.encoded), wrapped=self.wrapped)
 
@@ -383,7 +381,8 @@ class PromptResult(Model):
 class Completion(Model):
     """Completions of an argument: at most 100 values.
 
-    `total` says how many there are, and `has_more` whether there are more than given.
+    `total` is the number of all completions, and `has_more` says whether there are more
+    than the given values.
     """
 
     values: list[str]

@@ -118,7 +118,7 @@ async def observe(attack: Attack, folder: Path, *, behind_nginx: bool) -> Observ
 def nginx_before(server: ServerProcess, folder: Path) -> Iterator[int]:
     """Run nginx as the documentation configures it, but without TLS; yield its port."""
     port = free_port()
-    config = nginx_of("deploying.md", "mcp.conf", [server.port])
+    config = nginx_of("deployment.md", "mcp.conf", [server.port])
     lines = [
         line
         for line in config.splitlines()

@@ -165,7 +165,7 @@ WRONG = {
     "no server": ("del server\n", ["no Server object"]),
     "a name twice": (
         "server.add_tool(add)\n",
-        ["there is a tool 'add' already", "line 24"],
+        ["the tool 'add' already exists", "line 24"],
     ),
 }
 
@@ -227,7 +227,7 @@ def test_a_module_of_a_package_is_loaded_afresh_with_its_neighbours(folder):
     text = "from .inner.names import NAME\nfrom mcp_trio import Server\nserver = Server('a')\nserver.tool(name=NAME)"
     write(folder, text + "(lambda: '')", "package/module.py")
     server, reloader = loaded("package.module:server")
-    assert reloader._folders() == {
+    assert reloader.folders() == {
         str(folder / "package"),
         str(folder / "package" / "inner"),
     }
@@ -241,7 +241,7 @@ def test_libraries_and_environments_are_not_loaded_afresh(folder):
         sys.path.append(str(folder / place))
     write(folder, "import library_v, library_n\n" + FILE)
     _, reloader = loaded()
-    assert list(reloader._modules()) == ["changing"]
+    assert list(reloader.modules()) == ["changing"]
 
 
 async def test_the_server_that_the_file_names_is_the_one_that_runs(

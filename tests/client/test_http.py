@@ -104,7 +104,7 @@ async def client_over(way, revision, server=None, **options):
         "sse": ("http", "/sse"),
         "ws": ("ws", "/mcp"),
     }[way]
-    with trio.fail_after(10):
+    with trio.fail_after(30):
         async with (
             serving(server) as address,
             connect(f"{scheme}://{address}{path}", revision, **options) as client,
@@ -233,7 +233,7 @@ async def through_relay(revision):
     async with serving() as address, trio.open_nursery() as nursery:
         relay = Relay(address)
         front = await nursery.start(relay.serve)
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             async with connect(f"http://{front}/mcp", revision) as client:
                 yield relay, client
         nursery.cancel_scope.cancel()
@@ -339,7 +339,7 @@ async def saying(*answers):
         [listener] = await nursery.start(
             partial(trio.serve_tcp, answer, 0, host="127.0.0.1")
         )
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             yield f"http://127.0.0.1:{listener.socket.getsockname()[1]}", heads
         nursery.cancel_scope.cancel()
 
@@ -450,7 +450,7 @@ async def memory_server(times, **answers):
             aclosing(HttpWire("http://there/mcp")) as wire,
             trio.open_nursery() as wire.nursery,
         ):
-            wire._connections = InMemory("http://there/mcp")
+            wire.connections = InMemory("http://there/mcp")
             async with talk(wire, "2025-11-25") as client:
                 yield client
             wire.nursery.cancel_scope.cancel()

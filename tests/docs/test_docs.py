@@ -498,10 +498,10 @@ def test_every_command_and_each_flag_of_run_is_documented(command: str) -> None:
 # Messages that are told of in the text
 
 
-async def test_the_messages_of_the_troubles_are_what_is_said(
+async def test_the_messages_on_the_troubleshooting_page_are_real(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    page = (PROJECT / "docs" / "troubles.md").read_text(encoding="utf-8")
+    page = (PROJECT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     text = re.sub(r"\s+", " ", page)
     server = Server("troubles")
 

@@ -316,7 +316,7 @@ def test_a_file_that_does_not_exist_is_told_at_once(tmp_path: Path) -> None:
         ({"ui": 7}, "got 7"),
         ({"visibility": []}, "expected 'model', 'app' or both, got []"),
         ({"visibility": ["user"]}, "got ['user']"),
-        ({"ui": MAIN, "meta": {"ui": {}}}, "the key 'ui' is written by ui="),
+        ({"ui": MAIN, "meta": {"ui": {}}}, "the key 'ui' is set by ui="),
     ],
 )
 def test_a_mistake_in_a_tool_is_told(options: Json, says: str) -> None:

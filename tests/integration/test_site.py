@@ -20,8 +20,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 # What a newcomer types into the search, and the page that must come first.
 QUESTIONS = {
-    "sampling": "asking",
-    "authentication": "access",
+    "sampling": "elicitation",
+    "authentication": "authentication",
     "rate limit": "limits",
     "stateless": "scaling",
     "logging": "limits",
@@ -29,7 +29,7 @@ QUESTIONS = {
     "environment variable": "hosts",
     "httpx": "libraries",
     "Windows": "hosts",
-    "elicitation": "asking",
+    "elicitation": "elicitation",
     "structured content": "results",
     "progress": "tools",
     "timeout": "tools",
@@ -37,14 +37,14 @@ QUESTIONS = {
     "middleware": "middleware",
     "OpenTelemetry": "observability",
     "PyPI": "publishing",
-    "nginx": "deploying",
+    "nginx": "deployment",
     "Redis": "scaling",
     "FastMCP": "migrating",
     "OpenAPI": "openapi",
     "golden trace": "traces",
     "record": "traces",
     "subscriptions": "resources",
-    "the port is in use": "troubles",
+    "the port is in use": "troubleshooting",
     "unit test": "testing",
     "JSON Schema dialect": "revisions",
 }

@@ -3,7 +3,15 @@
 import pytest
 
 from mcp_trio.server.accounts import Account
-from mcp_trio.server.ledger import STEP, Holding, Ledger, Meter, Priority
+from mcp_trio.server.ledger import (
+    STEP,
+    AccountEntry,
+    Holding,
+    Ledger,
+    Meter,
+    Priority,
+)
+from tests.support.reachable import reachable
 
 ALICE = Account("principal", "alice")
 BOB = Account("principal", "bob")
@@ -191,7 +199,7 @@ def test_a_thousand_accounts_are_cheap_within_the_budget() -> None:
     for holding in given.holdings.values():
         holding.release()
     assert given.ledger.held == 0
-    assert not given.ledger._entries
+    assert reachable(given.ledger, AccountEntry) == []
 
 
 def test_an_account_gives_up_its_oldest_of_one_kind() -> None:
@@ -240,7 +248,7 @@ def test_a_meter_charges_in_steps_up_and_down() -> None:
     for size in (1, STEP, STEP + 1, 10 * STEP, 9 * STEP + 1, 9 * STEP, 100, 0):
         meter.set(size)
         assert ledger.held == -(-size // STEP) * STEP
-    assert not ledger._entries
+    assert reachable(ledger, AccountEntry) == []
 
 
 def test_what_a_meter_charges_can_be_given_up_as_it_grows() -> None:

@@ -114,11 +114,11 @@ def nginx_of(page: str, name: str, ports: Sequence[int]) -> str:
 def balanced(folder: Path, ports: Sequence[int]) -> Iterator[str]:
     """Run an nginx before two servers, and return its URL.
 
-    It is set up as docs/deploying.md says, without TLS and without the line that keeps
+    It is set up as docs/deployment.md says, without TLS and without the line that keeps
     a client with one server.
     """
     port = free_port()
-    text = nginx_of("deploying.md", "balanced.conf", ports)
+    text = nginx_of("deployment.md", "balanced.conf", ports)
     text = re.sub(r"(?m)^ *(hash|ssl_certificate|server_name).*\n", "", text)
     text = text.replace("443 ssl", f"127.0.0.1:{port}")
     with running_nginx(folder, text, port):

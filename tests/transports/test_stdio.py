@@ -71,7 +71,7 @@ async def connected(make, threads=False):
     reading, writing, to_server, from_server = make()
     far = Far(to_server, from_server)
     try:
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             async with open_wire(reading, writing, threads=threads) as wire:
                 yield wire, far
                 await far.to_server.aclose()

@@ -19,7 +19,7 @@ from ...server.background import NeverATask
 from ...server.extension_points import ExtensionHooks, Listening, Proceed
 from ...server.features.tools import ServerTool
 from ...server.gauges import Gauge, labels
-from ...server.limits import must_be_limits, must_be_seconds
+from ...server.limits import check_limits, check_seconds
 from ...server.request import Request
 from ...stores.base import Store
 from ...stores.memory import MemoryStore
@@ -76,12 +76,10 @@ class Tasks(Extension):
         most_bytes: int = 64 * 2**20,
         store: Store | None = None,
     ) -> None:
-        must_be_limits(
-            "Tasks", slots=slots, most_tasks=most_tasks, most_bytes=most_bytes
-        )
-        must_be_seconds(ttl, "Tasks(ttl)")
-        must_be_seconds(poll_interval, "Tasks(poll_interval)")
-        must_be_seconds(most_ttl, "Tasks(most_ttl)")
+        check_limits("Tasks", slots=slots, most_tasks=most_tasks, most_bytes=most_bytes)
+        check_seconds(ttl, "Tasks(ttl)")
+        check_seconds(poll_interval, "Tasks(poll_interval)")
+        check_seconds(most_ttl, "Tasks(most_ttl)")
         self.slots = slots
         self._durations = Durations(ttl, poll_interval, most_ttl)
         self._ledger = TaskLedger(most_tasks, most_bytes)
@@ -272,7 +270,7 @@ class Tasks(Extension):
             self._tell(listening, task)
 
     def _tell(self, listening: Listening, task: ShownTask) -> None:
-        listening.tell(NOTIFICATION, json.decode(task.shown, type=dict[str, Raw]))
+        listening.notify(NOTIFICATION, json.decode(task.shown, type=dict[str, Raw]))
         self._executor.note_seen(task)
 
 

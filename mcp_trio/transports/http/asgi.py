@@ -12,7 +12,7 @@ import trio
 from ...protocol.jsonrpc import MAX_MESSAGE
 from ...server.app import Server
 from ...server.limiter import network
-from ...server.runner import SPOILED, Spoiled
+from ...server.runner import LEAKED_SCOPE, ScopeLeaked
 from .exchange import Exchange
 from .feed import Feed
 from .messages import REQUEST_TIMEOUT, TOO_LARGE, Fields, Head, Reply, refusal
@@ -132,15 +132,15 @@ class Application:
                             answer = await answer_now.wait()
                         else:
                             answer = answer_now
-                    except Spoiled as spoiled:
-                        answer = spoiled.value
+                    except ScopeLeaked as leaked:
+                        answer = leaked.value
                     if not isinstance(answer, Reply):
                         nursery.start_soon(self._respond, answer, head, receive, send)
                     if isinstance(answer, Exchange):
                         await answer.rest(scope)
             except RuntimeError:
                 # The call left a cancel scope open. Its client still gets the response.
-                log.exception(SPOILED)
+                log.exception(LEAKED_SCOPE)
         if isinstance(answer, Reply):
             await self._send_reply(answer, head, send)
 

@@ -1,7 +1,8 @@
 """HTTP/1.1 connections, directly on trio."""
 
 import ssl
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from http import HTTPStatus
 from socket import socket
@@ -15,7 +16,7 @@ from ...auth.principal import Principal
 from ...server.accounts import Account, account_at
 from ...server.ledger import STEP, Holding, Meter, Priority
 from ...server.limiter import network
-from ...server.runner import SPOILED, TURN, Spoiled, log
+from ...server.runner import LEAKED_SCOPE, TURN, ScopeLeaked, log
 from ..send_queue import DISCONNECTED, close_gracefully
 from .exchange import Exchange
 from .feed import Feed
@@ -146,6 +147,8 @@ class Connection:
         self._backlog = bytearray()  # read while a request ran
         self._backlog_meter: Meter | None = None
         self._backlog_is_lost = False
+        # The time at which the turn of this client ends.
+        self._turn_ends = 0.0
         # Whether another request may follow the current one.
         self._keeps_alive = True
         # A connection whose last request waited keeps a task for the next one, which is
@@ -310,7 +313,7 @@ class Connection:
             with trio.CancelScope() as scope:
                 await self.serve(scope, waiting)
         except* RuntimeError:
-            log.exception(SPOILED)
+            log.exception(LEAKED_SCOPE)
 
     async def serve(
         self, scope: trio.CancelScope, waiting: Waiting | None = None
@@ -445,9 +448,12 @@ class Connection:
         parser = self._parser
         if parser.requests and self.state in (READING, LAST_LOOK):
             self._enter(ANSWERING)
-        is_guarded = self._host.service.server.access is not None
-        turn_ends = perf_counter() + TURN
-        while parser.requests and self._keeps_alive:
+        server = self._host.service.server
+        is_guarded = server.access is not None
+        if server.turns.lines:
+            await self._wait_for_turn()
+        self._turn_ends = perf_counter() + TURN
+        while parser.requests and self._keeps_alive and self.state is not MOVING:
             parsed = parser.requests.popleft()
             if parsed.refused is None and is_guarded:
                 await self._identify(parsed)
@@ -460,14 +466,13 @@ class Connection:
             if isinstance(answer, Reply):
                 self._last_request_waited = False
                 self._put(answer, parsed)
-                if self.state is MOVING:
-                    return None
                 # Many small requests may have many large replies.
-                if len(answer.body) > PIECE or perf_counter() > turn_ends:
+                is_large = len(answer.body) > PIECE
+                is_over = is_large or perf_counter() > self._turn_ends
+                if is_over and self.state is not MOVING:
                     # While the client reads, only what is not written yet is kept.
                     del answer
                     await self._give_way()
-                    turn_ends = perf_counter() + TURN
                 continue
             self._last_request_waited = True
             if isinstance(answer, Exchange):
@@ -497,13 +502,16 @@ class Connection:
         if parsed.refused is not None:
             service.note_refusal(parsed, parsed.refused)
             return parsed.refused
+        answer: AnswerNow
         try:
-            return service.answer(parsed, bytes(parsed.body))
-        except Spoiled as spoiled:
+            answer = service.answer(parsed, bytes(parsed.body))
+        except ScopeLeaked as leaked:
             # The request has left a cancel scope open. This task must do nothing more.
             self._enter(MOVING)
-            answer: Reply | Exchange = spoiled.value
-            return answer
+            answer = leaked.value
+        if perf_counter() > self._turn_ends:
+            service.server.turns.end(account_at(parsed.peer, parsed.principal))
+        return answer
 
     async def _handle_pending(self, pending: Pending) -> Answered:
         """Wait for a response that depends on the store, and return it."""
@@ -511,15 +519,64 @@ class Connection:
         await self._flush()
         try:
             return await pending.wait()
-        except Spoiled as spoiled:
+        except ScopeLeaked as leaked:
             self._enter(MOVING)
-            answer: Reply | Exchange = spoiled.value
+            answer: Reply | Exchange = leaked.value
             return answer
 
     async def _give_way(self) -> None:
         """Write the replies so far, and let other tasks run."""
         await self._flush()
         await trio.lowlevel.checkpoint()
+        if self._host.service.server.turns.lines:
+            await self._wait_for_turn()
+        self._turn_ends = perf_counter() + TURN
+
+    async def _wait_for_turn(self) -> None:
+        """Wait while others are served, if the next request's client has had its turn.
+
+        Afterwards, another task may have to answer the request, or the client may have
+        disconnected.
+        """
+        if not self._parser.requests:
+            return
+        parsed = self._parser.requests[0]
+        server = self._host.service.server
+        if parsed.refused is None and server.access is not None:
+            await self._identify(parsed)
+        account = account_at(parsed.peer, parsed.principal)
+        if not server.turns.must_wait(account):
+            return
+        if self.state is WATCHED:
+            # The reader has other connections to serve.
+            self._enter(MOVING)
+            return
+        await self._flush()  # the replies to earlier requests
+        self.client = parsed.peer
+        self._enter(RESPONDING)
+        with self._holding_body(parsed, account):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch, nursery.cancel_scope)
+                await server.turns.wait(account)
+                nursery.cancel_scope.cancel()
+        self._enter(ANSWERING)
+
+    @contextmanager
+    def _holding_body(self, parsed: Parsed, account: Account) -> Iterator[None]:
+        """Charge for a request that waits for its turn, and refuse it if necessary."""
+
+        def refuse() -> bool:
+            parsed.refused = OUT_OF_MEMORY
+            parsed.body = b""
+            return True
+
+        holding = self._host.service.server.ledger.hold(
+            account, "bodies", len(parsed.body), Priority.REQUEST, refuse
+        )
+        try:
+            yield
+        finally:
+            holding.release()
 
     async def _upgrade(self, parsed: Parsed) -> None:
         """Hand the connection over as a WebSocket. No other request follows on it."""

@@ -15,7 +15,7 @@ from ...server.event_log import SLOW
 from ...server.execute import execute, finish
 from ...server.limiter import LISTENS
 from ...server.request import Request
-from ...server.runner import Rest, Spoiled, start
+from ...server.runner import Continuation, ScopeLeaked, start
 from ...server.serve_conversation import execute_batch
 from .feed import Feed
 from .messages import Reply
@@ -47,7 +47,7 @@ class Exchange(Struct, eq=False):
     token: str = ""
     _began: float = field(default_factory=perf_counter)
     _request: Request | None = None  # None for a batch
-    _rest: Rest[bytes | None] | None = None
+    _rest: Continuation[bytes | None] | None = None
     _scope: trio.CancelScope | None = None
 
     # Running
@@ -55,8 +55,8 @@ class Exchange(Struct, eq=False):
     def begin(self, work: Call | Batch) -> Reply | None:
         """Run a request, or a batch, until it ends or first waits.
 
-        Returns the response if it is complete and not a stream. Raises Spoiled, with
-        the reply or this exchange, if the request left a cancel scope open.
+        Returns the response if it is complete and not a stream. If the request left a
+        cancel scope open, raises ScopeLeaked with the reply or this exchange.
         """
         server = self.state.server
         conversation = self.conversation
@@ -76,9 +76,9 @@ class Exchange(Struct, eq=False):
             running = execute_batch(server, conversation, work.events, response)
         try:
             message, self._rest = start(running)
-        except Spoiled as spoiled:
-            self._finish(spoiled.value)
-            raise Spoiled(response.reply or self) from None
+        except ScopeLeaked as leaked:
+            self._finish(leaked.value)
+            raise ScopeLeaked(response.reply or self) from None
         if self._rest is None:
             self._finish(message)
             return response.reply
@@ -113,8 +113,8 @@ class Exchange(Struct, eq=False):
             self.stop()
 
     def _remaining(
-        self, rest: Rest[bytes | None], scope: trio.CancelScope
-    ) -> Rest[bytes | None]:
+        self, rest: Continuation[bytes | None], scope: trio.CancelScope
+    ) -> Continuation[bytes | None]:
         """Return an awaitable for the rest of the request, or of the batch."""
         request = self._request
         if request is None:
@@ -129,7 +129,7 @@ class Exchange(Struct, eq=False):
 
     async def _while_authorized(
         self,
-        rest: Rest[bytes | None],
+        rest: Continuation[bytes | None],
         access: Access,
         principal: Principal,
         scope: trio.CancelScope,
@@ -180,4 +180,4 @@ class Exchange(Struct, eq=False):
         """Log a request that blocked all others for too long."""
         seconds = perf_counter() - self._began
         if seconds > SLOW:
-            self.state.server.event_log.took(request, seconds)
+            self.state.server.event_log.log_slow(request, seconds)

@@ -10,9 +10,9 @@ import trio
 
 from ...protocol import jsonrpc
 from ...protocol.errors import InternalError
-from ...stores.patience import until_available
 from ...stores.peer_messages import StreamFollowed
 from ...stores.peers import process_of
+from ...stores.retry import until_available
 from .event_stream import EventStream
 from .feed import Feed
 from .session_record import LAST, StreamRecord

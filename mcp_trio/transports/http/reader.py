@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import trio
 
-from ...server.runner import TURN, Rest, start
+from ...server.runner import TURN, Continuation, start
 from ..busy_wait import BusyWait
 
 # EPOLLIN, a name that `select` has only where there is epoll.
@@ -96,29 +96,31 @@ class Reader:
         self._readable.extend([descriptor for descriptor, _ in self._epoll.poll(0)])
         return bool(self._readable)
 
-    def take_turn(self, scope: trio.CancelScope) -> Rest[None] | None:
+    def take_turn(self, scope: trio.CancelScope) -> Continuation[None] | None:
         """Serve readable connections, up to the first one that waits.
 
         Returns what is left to run for that one. All replies are written at the end of
         the turn: a write that wakes a sleeping client costs several times as much as
         one to a client that is not asleep yet.
         """
-        rest = None
+        continuation = None
         turn_ends = perf_counter() + TURN
         served: list[Readable] = []
         try:
-            while self._readable and rest is None and perf_counter() < turn_ends:
+            while (
+                self._readable and continuation is None and perf_counter() < turn_ends
+            ):
                 connection = self._watched.get(self._readable.popleft())
                 if connection is not None:
                     served.append(connection)
-                    rest = self._serve(connection, scope)
+                    continuation = self._serve(connection, scope)
         finally:
             replies = [connection.flush_at_once() for connection in served]
             if not any(replies):
                 self._busy_wait.skip_next()
         if self._readable and len(served) == 1:
             self._let_others_first(served[0].client)
-        return rest
+        return continuation
 
     def _let_others_first(self, client: str) -> None:
         """Put other clients first, because one request of this one took a whole turn.
@@ -139,9 +141,9 @@ class Reader:
 
     def _serve(
         self, connection: Readable, scope: trio.CancelScope
-    ) -> Rest[None] | None:
+    ) -> Continuation[None] | None:
         """Serve a connection until it waits for its client, or for anything else."""
-        _, rest = start(connection.serve(scope))
-        if rest is not None:
+        _, continuation = start(connection.serve(scope))
+        if continuation is not None:
             connection.leave_reader()
-        return rest
+        return continuation

@@ -208,16 +208,16 @@ class Service:
         if reply.status >= 400:
             self.metrics.refused[reply.status] += 1
             if reply.status not in ORDINARY:
-                self.server.event_log.turned_away(head.peer, reply.status, reply.body)
+                self.server.event_log.log_rejection(head.peer, reply.status, reply.body)
 
     # Answering
 
     def answer(self, head: Head, body: bytes) -> AnswerNow:
         """Answer a request that was admitted.
 
-        If this returns an exchange, its request has started in this task and waits.
-        Raises Spoiled, with a reply or an exchange, if the request left a cancel scope
-        open in the task. The `wait` of a pending answer raises it too.
+        If this returns an exchange, its request has started in this task and waits. If
+        the request left a cancel scope open in the task, this raises ScopeLeaked with a
+        reply or an exchange, and so does the `wait` of a pending answer.
         """
         try:
             if head.route == STATELESS:
@@ -363,7 +363,7 @@ class Service:
             raise Refused(self._refusal_reply(event, revision, head))
         elif revision is None:
             raise Refused(self._revision_missing(head))
-        if type(event) is Call or (isinstance(event, Batch) and event.asks):
+        if type(event) is Call or (isinstance(event, Batch) and event.expects_reply):
             exchange = self._new_exchange(conversation, head, event)
             return exchange.begin(event) or exchange
         if isinstance(event, Answer) and revision is not None:

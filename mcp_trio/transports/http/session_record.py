@@ -13,7 +13,8 @@ class SessionRecord(Struct, omit_defaults=True):
     """What all processes know about a session.
 
     `home` is the process that sends the session's announcements. Those up to the
-    position `sent` in their log were sent to the client.
+    position `sent` in their log were sent to the client. `claims` counts how often
+    another process has become the home.
     """
 
     revision: str
@@ -27,6 +28,7 @@ class SessionRecord(Struct, omit_defaults=True):
     is_initialized: bool = False
     subscriptions: list[str] = []
     sent: int = 0
+    claims: int = 0
 
 
 class StreamRecord(Struct, omit_defaults=True):

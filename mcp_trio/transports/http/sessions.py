@@ -154,7 +154,7 @@ class HttpSession(Conversation):
         return self.channel
 
     @property
-    def is_lasting(self) -> bool:  # type: ignore[override]
+    def is_persistent(self) -> bool:  # type: ignore[override]
         """Whether this is a session."""
         return bool(self.id)
 
@@ -165,7 +165,7 @@ class HttpSession(Conversation):
             return True
         return any(stream.readers for stream in self._history.by_name.values())
 
-    def tell(
+    def notify(
         self,
         method: str,
         params: Json,
@@ -173,7 +173,7 @@ class HttpSession(Conversation):
         revision: Revision | None = None,
     ) -> None:
         """Send a notification. Without a channel, it is an announcement."""
-        super().tell(method, params, channel or self.announcements, revision)
+        super().notify(method, params, channel or self.announcements, revision)
 
     def open_stream(
         self,

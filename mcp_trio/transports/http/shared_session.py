@@ -49,6 +49,7 @@ class SharedHttpSession(HttpSession):
     """
 
     __slots__ = (
+        "_claim",
         "_grown",
         "_growth",
         "_keeper",
@@ -69,8 +70,10 @@ class SharedHttpSession(HttpSession):
         super().__init__(server, keeper, stated, revisions)
         self._keeper = keeper
         self.record: SessionRecord | None = None
-        # The process that sends the session's announcements.
+        # The process that sends the session's announcements, and the number of its
+        # claim.
         self.home = ""
+        self._claim = 0
         self.touched = -inf
         # Whether others may have changed the session without this process's knowledge.
         self.is_stale = False
@@ -89,6 +92,16 @@ class SharedHttpSession(HttpSession):
     def is_home(self) -> bool:
         """Whether this process sends the session's announcements."""
         return self.home == self._keeper.peers.identity.id
+
+    def note_home(self, process: str, claim: int) -> None:
+        """Note which process sends the announcements.
+
+        Two may claim that at the same time. The later claim counts, in whatever order
+        this process hears of them.
+        """
+        if claim >= self._claim:
+            self.home = process
+            self._claim = claim
 
     @property
     def is_busy(self) -> bool:
@@ -160,7 +173,7 @@ class SharedHttpSession(HttpSession):
             for stream in streams:
                 stream.close()
 
-    def tell(
+    def notify(
         self,
         method: str,
         params: Json,
@@ -169,7 +182,7 @@ class SharedHttpSession(HttpSession):
     ) -> None:
         """Send a notification. An announcement is sent by the home only."""
         if channel is not None or self.is_home or not self.id:
-            super().tell(method, params, channel, revision)
+            super().notify(method, params, channel, revision)
 
     # Streams of requests
 

@@ -43,7 +43,6 @@ from ...server.app import Server
 from ...server.handlers import handle_notification
 from ...server.subscriptions import KINDS
 from ...stores.base import Entry
-from ...stores.patience import until_available
 from ...stores.peer_messages import (
     AboutSession,
     AnyMessage,
@@ -56,6 +55,7 @@ from ...stores.peer_messages import (
     StreamGrew,
 )
 from ...stores.peers import Identity, Peers
+from ...stores.retry import until_available
 from .event_stream import NOWHERE
 from .feed import Feed
 from .followed_stream import FollowedFeed, new_replica
@@ -138,7 +138,8 @@ class SharedSessions(SessionKeeper):
             if session is not None:
                 self._drop(session)
         elif session is not None:
-            session.home = record.home
+            if session.is_stale:  # the message that names its home may be missing
+                session.note_home(record.home, record.claims)
             self._update(session, record)
         else:
             self._add(id, record, peer)
@@ -168,7 +169,7 @@ class SharedSessions(SessionKeeper):
         session.id = id
         if not self.open(session):
             raise Refused(TOO_MANY_SESSIONS)
-        session.home = record.home
+        session.note_home(record.home, record.claims)
         self._update(session, record)
 
     def _update(self, session: SharedHttpSession, record: SessionRecord) -> None:
@@ -178,7 +179,7 @@ class SharedSessions(SessionKeeper):
         session.session.log_level = record.log_level
         subscriptions = self._server.subscriptions
         if record.is_initialized:
-            subscriptions.opened(session)
+            subscriptions.add_session(session)
         here = set(subscriptions.subscribed(session))
         for uri in here.difference(record.subscriptions):
             subscriptions.unsubscribe(session, uri)
@@ -196,7 +197,7 @@ class SharedSessions(SessionKeeper):
         subscriptions = self._server.subscriptions
         changes = session.changes(
             subscriptions.subscribed(session),
-            is_initialized=subscriptions.is_open(session),
+            is_initialized=subscriptions.has_session(session),
         )
         if not changes:
             return
@@ -226,7 +227,7 @@ class SharedSessions(SessionKeeper):
         )
         session.id = id
         session.record = record
-        session.home = record.home
+        session.note_home(record.home, record.claims)
         session.touched = self.now
 
     async def _change(
@@ -404,15 +405,19 @@ class SharedSessions(SessionKeeper):
         id = session.id.decode()
         entries = await self.logs.read(id, ANNOUNCEMENTS, 0)
         me = self.peers.identity.id
+        claim = 0
 
         def change(record: SessionRecord) -> None:
+            nonlocal claim
+            record.claims += 1
+            claim = record.claims
             record.home = me
             if entries:
                 record.sent = entries[-1].position
 
         await self._change(session, change)
         self._load_announcements(session, entries, before if after is None else after)
-        await self.peers.post(SessionClaimed(id, me))
+        await self.peers.post(SessionClaimed(id, me, claim))
         if not await self.peers.exists(home):
             self._announce_everything(session)
 
@@ -443,13 +448,13 @@ class SharedSessions(SessionKeeper):
         stream = session.announcements
         for kind in KINDS:
             if kind in session.session.offered.split():
-                session.tell(f"notifications/{kind}/list_changed", {}, stream)
+                session.notify(f"notifications/{kind}/list_changed", {}, stream)
         for uri in self._server.subscriptions.subscribed(session):
-            session.tell("notifications/resources/updated", {"uri": uri}, stream)
+            session.notify("notifications/resources/updated", {"uri": uri}, stream)
 
     # Messages from other processes
 
-    def heard(self, message: AnyMessage) -> None:
+    def on_message(self, message: AnyMessage) -> None:
         """Act on a message, if it is about a session that is served here."""
         if not isinstance(message, AboutSession):
             return
@@ -466,7 +471,7 @@ class SharedSessions(SessionKeeper):
             if message.process != self.peers.identity.id:
                 self._reload_soon(session)
         elif isinstance(message, SessionClaimed):
-            session.home = message.process
+            session.note_home(message.process, message.number)
             if session.is_home:
                 self._read_announcements_soon(session)
         elif isinstance(message, RequestCancelled):
@@ -500,7 +505,7 @@ class SharedSessions(SessionKeeper):
         load = partial(self.load, session.id, session.address)
         self.peers.start_soon(partial(until_available, load))
 
-    def missed_messages(self) -> None:
+    def on_messages_missed(self) -> None:
         """Read every session again: now if it is in use, or when it is next used."""
         for session in list(self.values()):
             shared = self.as_shared(session)
@@ -508,7 +513,7 @@ class SharedSessions(SessionKeeper):
             if shared.is_busy or shared.is_home:
                 self._reload_soon(shared)
 
-    def lost_identity(self, identity: Identity) -> None:
+    def on_identity_lost(self, identity: Identity) -> None:
         """Cancel requests that other processes have answered or will answer."""
         for session in list(self.values()):
             shared = self.as_shared(session)

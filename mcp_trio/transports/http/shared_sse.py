@@ -61,7 +61,7 @@ class SharedSse(LegacySse):
 
     # Messages from other processes
 
-    def heard(self, message: AnyMessage) -> None:
+    def on_message(self, message: AnyMessage) -> None:
         """Receive a message that was posted to another process."""
         if not isinstance(message, SseMessagePosted):
             return
@@ -74,10 +74,10 @@ class SharedSse(LegacySse):
         if not feed.inbox.is_full:
             feed.inbox.send(message.body)
 
-    def missed_messages(self) -> None:
+    def on_messages_missed(self) -> None:
         """Do nothing: it is not known which conversations they belonged to."""
 
-    def lost_identity(self, identity: Identity) -> None:
+    def on_identity_lost(self, identity: Identity) -> None:
         """End the conversations whose messages are not forwarded any more."""
         for query, feed in self._feeds.items():
             if _owner_of(query) == identity.id:

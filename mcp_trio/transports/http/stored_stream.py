@@ -9,8 +9,8 @@ import trio
 
 from ...auth.principal import Principal
 from ...stores.base import Entry, LeaseLost
-from ...stores.patience import until_available
 from ...stores.peer_messages import StreamGrew
+from ...stores.retry import until_available
 from .event_stream import HIGH_WATER, EventStream
 from .session_record import END, ENDS, LAST, MESSAGE, SENT, StreamRecord
 from .stream_logs import StreamLogs

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from ...stores.base import Entry, Lease
-from ...stores.patience import until_available
 from ...stores.peers import Peers
+from ...stores.retry import until_available
 from .event_stream import HISTORY_BYTES, HISTORY_EVENTS
 from .session_record import StreamRecord, decode_stream, encode_record
 
