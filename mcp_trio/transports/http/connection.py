@@ -147,7 +147,7 @@ class Connection:
         self._backlog = bytearray()  # read while a request ran
         self._backlog_meter: Meter | None = None
         self._backlog_is_lost = False
-        # When other clients should have their turn.
+        # The time at which the turn of this client ends.
         self._turn_ends = 0.0
         # Whether another request may follow the current one.
         self._keeps_alive = True
@@ -533,9 +533,10 @@ class Connection:
         self._turn_ends = perf_counter() + TURN
 
     async def _wait_for_turn(self) -> None:
-        """Let others go first, if the client of the next request has used up its turn.
+        """Wait while others are served, if the next request's client has had its turn.
 
-        Afterwards another task may answer the request, or the client may have gone.
+        Afterwards, another task may have to answer the request, or the client may have
+        disconnected.
         """
         if not self._parser.requests:
             return
@@ -562,7 +563,7 @@ class Connection:
 
     @contextmanager
     def _holding_body(self, parsed: Parsed, account: Account) -> Iterator[None]:
-        """Charge a request that waits for its turn. It may be refused in the end."""
+        """Charge for a request that waits for its turn, and refuse it if necessary."""
 
         def refuse() -> bool:
             parsed.refused = OUT_OF_MEMORY
