@@ -275,7 +275,7 @@ class Revision:
         # Most texts are short and printable; they need no call.
         if len(text) >= SHORT or not text.isprintable():
             text = strip_controls(text)
-        return b"%b%b%b" % (self._before_text, encode_text(text), self._after_text)
+        return b"".join((self._before_text, encode_text(text), self._after_text))
 
     def encode_structured(self, result: types.StructuredContent) -> bytes:
         """Encode the result of a tool that has only structured content.
