@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
@@ -14,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from mcp_trio.load_spec import UsageError
 
 from . import report
-from .contenders import CONTENDERS, Contender, Roll, call_roll, found
+from .contenders import CONTENDERS, Contender, Roll, Unavailable, call_roll, found
 from .ratios import Figures
 from .registry import RATIOS, WORKLOADS
 from .stand import Stand
@@ -54,18 +55,22 @@ def main(words: Sequence[str] | None = None) -> int:
         parser.error(
             f"there is no workload {', '.join(unknown)}, only {', '.join(WORKLOADS)}"
         )
+    if options.results and find_spec("matplotlib") is None:
+        parser.error(
+            "--results: charts need matplotlib: pip install 'mcp_trio[charts]'"
+        )
     console = Console(stderr=True)
     pace = QUICK if options.quick else FULL
     workloads = chosen_workloads(options.only, pace)
     roll = build_contenders(workloads, options.quick, console)
-    figures = measure(workloads, pace, roll, console)
+    figures, failed = measure(workloads, pace, roll, console)
     command = "python -m benchmarks"
     if options.quick:
         command += " --quick"
-    document = report.Document.of(figures, roll, command)
-    document.show(Console(width=None if sys.stdout.isatty() else WIDTH))
+    document = report.Document.of(figures, roll, command, failed)
     if options.results:
         document.write(options.results)
+    document.show(Console(width=None if sys.stdout.isatty() else WIDTH))
     missed = any(ratio.holds(figures) is False for ratio in RATIOS)
     return int(missed or bool(document.failed))
 
@@ -107,10 +112,14 @@ def _reason_to_skip(contender: Contender) -> str:
 
 def measure(
     workloads: Sequence[Workload], pace: Pace, roll: Roll, console: Console
-) -> Figures:
-    """Measure each workload in turn. If one fails, the others go on."""
+) -> tuple[Figures, list[str]]:
+    """Measure each workload in turn. If one fails, the others go on.
+
+    Returns the figures, and what went wrong.
+    """
     by_name = {contender.name: contender for contender in CONTENDERS}
     figures: Figures = {}
+    failed: list[str] = []
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with (
         Stand(roll.there) as stand,
@@ -124,15 +133,25 @@ def measure(
                 by_name[name] for name in workload.contenders if name in roll.there
             ]
             try:
-                figures[workload.name] = workload.measure(stand, contenders, pace)
+                measured = workload.measure(stand, contenders, pace)
+            except Unavailable as reason:
+                roll.left_out[workload.title] = str(reason)
+                console.print(f"left out: {workload.title}: {reason}", markup=False)
             except UsageError as problem:
-                console.print(f"failed: {workload.title}: {problem}", markup=False)
+                failed.append(f"{workload.title}: {problem}")
+                console.print(f"failed: {failed[-1]}", markup=False)
+            except Exception as problem:  # which must not cost the other figures
+                failed.append(f"{workload.title}: {problem!r}")
+                console.print_exception()
+            else:
+                if measured:
+                    figures[workload.name] = measured
             console.print(
                 f"{time.monotonic() - started:6.1f} s  {workload.title}",
                 highlight=False,
             )
             progress.advance(bar)
-    return figures
+    return figures, failed
 
 
 if __name__ == "__main__":

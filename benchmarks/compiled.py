@@ -6,7 +6,6 @@ Over stdio it is a small program in Go (`contenders/load_go`), over HTTP it is w
 from __future__ import annotations
 
 import json
-import shutil
 import statistics
 import subprocess
 import sys
@@ -25,7 +24,7 @@ from mcp_trio.bench.target import BenchTarget, request
 from mcp_trio.bench.transports import HttpLoadConnection, LoadRequest
 from mcp_trio.load_spec import UsageError
 
-from .contenders import Contender, Unavailable, build
+from .contenders import Contender, build, program
 from .ratios import Ratio, faster, shorter
 from .stand import QUIET, Stand
 from .workloads import HTTP_NEWEST, NUMBERS, STDIO, Figure, Pace, Workload, median
@@ -131,11 +130,8 @@ class GoLoad:
 def go_load(
     command: Sequence[str], variables: Mapping[str, str], tool: str, window: int
 ) -> Iterator[GoLoad]:
-    """Start a server under the load in Go. Raises UsageError."""
-    try:
-        built = build(GO_LOAD)
-    except Unavailable as reason:
-        raise UsageError(f"the load in Go cannot be built: {reason}") from None
+    """Start a server under the load in Go. Raises Unavailable."""
+    built = build(GO_LOAD)
     opening = {
         "protocolVersion": STDIO.revision,
         "capabilities": {},
@@ -172,7 +168,7 @@ class StdioByGo:
     def measure(
         self, stand: Stand, contenders: Sequence[Contender], pace: Pace
     ) -> dict[str, Figure]:
-        """Load all contenders in turn. Raises UsageError."""
+        """Load all contenders in turn. Raises UsageError, Unavailable."""
         with ExitStack() as closing:
             loads = {}
             for one in contenders:
@@ -204,10 +200,8 @@ class HttpByWrk:
     def measure(
         self, stand: Stand, contenders: Sequence[Contender], pace: Pace
     ) -> dict[str, Figure]:
-        """Load all contenders in turn. Raises UsageError."""
-        wrk = shutil.which("wrk")
-        if wrk is None:
-            raise UsageError("there is no `wrk` on the PATH")
+        """Load all contenders in turn. Raises UsageError, Unavailable."""
+        wrk = program("wrk")
         with ExitStack() as closing, tempfile.TemporaryDirectory() as folder:
             servers = {
                 one.name: closing.enter_context(stand.reached(one, self.way))

@@ -61,6 +61,8 @@ class Contender:
     program: str = "server.py"
     words: tuple[str, ...] = ()  # behind the port on its command line
     differs: tuple[str, ...] = ()  # what it cannot do, or does otherwise than mcp_trio
+    # Packages that it imports from this environment, and that mcp_trio does not require.
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -226,7 +228,20 @@ def installed(source: Path) -> dict[str, str]:
     """The versions that this project runs on."""
     from mcp_trio import __version__
 
-    return {"mcp_trio": __version__, **{name: metadata.version(name) for name in OURS}}
+    versions = {"mcp_trio": __version__}
+    for name in OURS:
+        version = installed_version(name)
+        if version is not None:
+            versions[name] = version
+    return versions
+
+
+def installed_version(package: str) -> str | None:
+    """The version of a package in this environment; None if it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def files_of(source: Path) -> list[Path]:
@@ -310,6 +325,7 @@ CONTENDERS = (
         {"http": BOTH, "stateless": BOTH, "stream": BOTH},
         words=("hypercorn",),
         differs=(ONE_CORE, "as mcp_trio"),
+        needs=("hypercorn",),
     ),
     Contender(
         "python_sdk",
@@ -486,6 +502,7 @@ CONTENDERS = (
         {"http": BOTH, "stateless": BOTH},
         program="asgi.py",
         differs=(*FLOOR, NO_NEWS),
+        needs=("hypercorn",),
     ),
     Contender(
         "floor_websocket",
@@ -650,19 +667,26 @@ def call_roll(
     say: Callable[[str], None] = lambda line: None,
 ) -> Roll:
     """Build the contenders, those of different folders side by side."""
-    missing = {
+    roll = Roll()
+    possible = []
+    for contender in contenders:
+        missing = [name for name in contender.needs if installed_version(name) is None]
+        if missing:
+            roll.left_out[contender.name] = f"{', '.join(missing)} is not installed"
+        else:
+            possible.append(contender)
+    unbuilt = {
         place(contender): contender
-        for contender in contenders
+        for contender in possible
         if found(contender) is None
     }
     with ThreadPoolExecutor(max_workers=3) as side_by_side:
-        for contender in missing.values():
+        for contender in unbuilt.values():
             say(f"building {contender.name} …")
         reasons = dict(
-            zip(missing, side_by_side.map(why_not, missing.values()), strict=True)
+            zip(unbuilt, side_by_side.map(why_not, unbuilt.values()), strict=True)
         )
-    roll = Roll()
-    for contender in contenders:
+    for contender in possible:
         if reason := reasons.get(place(contender)):
             roll.left_out[contender.name] = reason
         elif there := found(contender):

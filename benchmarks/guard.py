@@ -47,7 +47,7 @@ EXPECTED: dict[str, dict[str, dict[str, float]]] = {
             "async": 4.029,
             "waits": 8.788,
             "structured": 4.594,
-            "progress": 1.81,
+            "progress": 1.385,
             "http": 12.049,
             "start-up": 1.179,
         },
@@ -65,7 +65,7 @@ EXPECTED: dict[str, dict[str, dict[str, float]]] = {
             "async": 3.951,
             "waits": 8.534,
             "structured": 4.462,
-            "progress": 1.61,
+            "progress": 1.256,
             "http": 11.937,
             "start-up": 1.183,
         },
@@ -83,7 +83,7 @@ EXPECTED: dict[str, dict[str, dict[str, float]]] = {
             "async": 3.855,
             "waits": 8.278,
             "structured": 4.372,
-            "progress": 1.61,
+            "progress": 1.251,
             "http": 11.499,
             "start-up": 1.204,
         },
@@ -97,6 +97,9 @@ FEW, MANY = 500, 2500
 CLIENTS = 10
 STEPS = 100  # progress messages a call
 ROUNDS = 15
+# Times that exceed their bounds are measured again, so often at most: the machine may
+# have been busy with something else.
+ATTEMPTS = 4
 # The one request of a client that wants to see a server start.
 OPENING = {
     "protocolVersion": "2025-11-25",
@@ -247,19 +250,31 @@ def start_process(words: Sequence[str], under: Sequence[str] = ()) -> None:
 # What they cost
 
 
-def cost_in_time() -> dict[str, float]:
-    """Return the seconds of a call or a process: the least of some rounds, in turn."""
+def cost_in_time(bounds: Mapping[str, float]) -> dict[str, float]:
+    """Return the seconds of a call or a process: the least of some rounds, in turn.
+
+    There are more rounds if a cost, as a multiple of the floor, exceeds its bound.
+    """
     least = dict.fromkeys([*PATHS, *PROCESSES], float("inf"))
-    for _ in range(ROUNDS):
-        for name, path in PATHS.items():
-            started = time.perf_counter()
-            trio.run(path, MANY)
-            least[name] = min(least[name], (time.perf_counter() - started) / MANY)
-        for name, words in PROCESSES.items():
-            started = time.perf_counter()
-            start_process(words)
-            least[name] = min(least[name], time.perf_counter() - started)
+    for _ in range(ATTEMPTS):
+        for _ in range(ROUNDS):
+            time_once(least)
+        multiples = in_floors(least)
+        if all(multiples[name] <= bound for name, bound in bounds.items()):
+            break
     return least
+
+
+def time_once(least: dict[str, float]) -> None:
+    """Measure each path and process once; keep the times that are less than before."""
+    for name, path in PATHS.items():
+        started = time.perf_counter()
+        trio.run(path, MANY)
+        least[name] = min(least[name], (time.perf_counter() - started) / MANY)
+    for name, words in PROCESSES.items():
+        started = time.perf_counter()
+        start_process(words)
+        least[name] = min(least[name], time.perf_counter() - started)
 
 
 def cost_in_instructions(valgrind: str) -> dict[str, float]:
@@ -347,26 +362,26 @@ def main() -> int:
     if options.count:
         count(options.count)
         return 0
-    costs = {"time": cost_in_time()}
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    expected = EXPECTED.get(version, EXPECTED[max(EXPECTED)])
+    margins = MARGINS
+    if version not in EXPECTED:
+        print(
+            f"nothing is known of Python {version}: its costs are compared, within the "
+            "wide margin, with another's"
+        )
+        margins = dict.fromkeys(MARGINS, MARGINS["time"])
+    bounds = {name: cost * margins["time"] for name, cost in expected["time"].items()}
+    costs = {"time": cost_in_time({} if options.update else bounds)}
     if valgrind := shutil.which("valgrind"):
         costs["instructions"] = cost_in_instructions(valgrind)
     else:
         print("there is no valgrind: time alone is compared, within a wide margin")
     multiples = {what: in_floors(cost) for what, cost in costs.items()}
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
     if options.update:
         print(f'    "{version}": {multiples},')
         return 0
-    if version not in EXPECTED:
-        print(
-            f"nothing is known of Python {version}: its costs are compared, within the wide margin, with another's"
-        )
-    margins = (
-        MARGINS if version in EXPECTED else dict.fromkeys(MARGINS, MARGINS["time"])
-    )
-    return compare(
-        costs, multiples, EXPECTED.get(version, EXPECTED[max(EXPECTED)]), margins
-    )
+    return compare(costs, multiples, expected, margins)
 
 
 def in_floors(costs: dict[str, float]) -> dict[str, float]:

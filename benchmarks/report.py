@@ -51,9 +51,14 @@ class Document:
     failed: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, figures: Figures, roll: Roll, command: str) -> Document:
-        """A run that has just ended on this machine."""
-        failed = [
+    def of(
+        cls, figures: Figures, roll: Roll, command: str, failed: Sequence[str] = ()
+    ) -> Document:
+        """Describe a run that has just ended on this machine.
+
+        `failed` says which workloads failed, and why.
+        """
+        failed_calls = [
             f"{name}, {contender}: {figure.about['errors']} calls failed"
             for name, by_contender in figures.items()
             for contender, figure in by_contender.items()
@@ -65,7 +70,7 @@ class Document:
             command,
             machine(),
             f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-            failed,
+            [*failed, *failed_calls],
         )
 
     def show(self, console: Console) -> None:
@@ -86,9 +91,34 @@ class Document:
     def write(self, folder: Path) -> None:
         """RESULTS.md, the figures as JSON, and the charts."""
         folder.mkdir(parents=True, exist_ok=True)
+        self._write_json(folder / "results.json")
         drawn = [name for name in CHARTS if name in self.figures]
+        self._write_markdown(folder / "RESULTS.md", drawn)
         for name in drawn:
             self._draw(folder / CHARTS[name], name)
+
+    def _write_json(self, path: Path) -> None:
+        raw: dict[str, object] = {
+            "command": self.command,
+            "date": self.date,
+            "machine": self.machine,
+            "versions": self._versions(),
+        }
+        raw |= {"left_out": self.roll.left_out, "figures": self.figures}
+        raw["ratios"] = [
+            {
+                "what": ratio.what,
+                "to": ratio.to_what,
+                "value": ratio.value(self.figures),
+                "bound": ratio.bound,
+            }
+            for ratio in RATIOS
+        ]
+        path.write_bytes(
+            msgspec.json.format(msgspec.json.encode(raw), indent=1) + b"\n"
+        )
+
+    def _write_markdown(self, path: Path, drawn: Sequence[str]) -> None:
         lines = [
             "# Results",
             "",
@@ -106,26 +136,7 @@ class Document:
                 markdown(["---", *["---:"] * (len(header) - 1)]),
             ]
             lines += [*map(markdown, rows), ""]
-        (folder / "RESULTS.md").write_text("\n".join(lines), encoding="utf-8")
-        raw: dict[str, object] = {
-            "command": self.command,
-            "date": self.date,
-            "machine": self.machine,
-            "versions": self._versions(),
-        }
-        raw |= {"left_out": self.roll.left_out, "figures": self.figures}
-        raw["ratios"] = [
-            {
-                "what": ratio.what,
-                "to": ratio.to_what,
-                "value": ratio.value(self.figures),
-                "bound": ratio.bound,
-            }
-            for ratio in RATIOS
-        ]
-        (folder / "results.json").write_bytes(
-            msgspec.json.format(msgspec.json.encode(raw), indent=1) + b"\n"
-        )
+        path.write_text("\n".join(lines), encoding="utf-8")
 
     def _tables(self) -> list[tuple[str, list[str], list[list[str]]]]:
         held = [

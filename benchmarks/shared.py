@@ -16,10 +16,17 @@ from pathlib import Path
 
 from mcp_trio.bench.load import Run
 from mcp_trio.bench.target import BenchTarget, reach, request
-from mcp_trio.load_spec import UsageError
 
 from .compiled import HttpByWrk, LoadRun, figure
-from .contenders import NEWEST, OLDER, SOURCES, Contender, environment, free_port
+from .contenders import (
+    NEWEST,
+    OLDER,
+    SOURCES,
+    Contender,
+    environment,
+    free_port,
+    program,
+)
 from .ratios import Ratio
 from .stand import QUIET, Stand, end, wait_until_it_listens
 from .workloads import NUMBERS, Figure, Pace, Workload, median
@@ -128,10 +135,8 @@ class Workers(HttpByWrk):
     def measure(
         self, stand: Stand, contenders: Sequence[Contender], pace: Pace
     ) -> dict[str, Figure]:
-        """Return the figure of each number of workers. Raises UsageError."""
-        wrk = shutil.which("wrk")
-        if wrk is None:
-            raise UsageError("there is no `wrk` on the PATH")
+        """Return the figure of each number of workers. Raises UsageError, Unavailable."""
+        wrk = program("wrk")
         with ExitStack() as closing, tempfile.TemporaryDirectory() as folder:
             servers = {
                 name: closing.enter_context(

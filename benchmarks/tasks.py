@@ -131,7 +131,7 @@ class TaskRates:
     """Tasks created, polled and finished, in turn with plain calls of a tool."""
 
     name = "tasks"
-    title = "tasks, HTTP, 16 connections, 10,000 of them"
+    title = "tasks, HTTP, 16 connections"
     unit = "calls/s"
     contenders = ("mcp_trio",)
     full_only = False
@@ -151,9 +151,9 @@ class TaskRates:
             finished = number / release(server, polls)
             loads = {"a plain call, then": [plain], "a poll of a finished task": polls}
             runs |= self._in_turn(server, loads, pace)
-        figures = {"tasks created": median(created)}
+        figures = {f"{number:,} tasks created": median(created)}
         figures |= {name: self._figure(some) for name, some in runs.items()}
-        return figures | {"tasks finished": median([finished])}
+        return figures | {f"{number:,} tasks finished": median([finished])}
 
     def _create(
         self, server: BenchTarget, number: int
@@ -188,7 +188,7 @@ class TaskMemory:
     """Resident memory before the first task, with all of them, and after the last has expired."""
 
     name = "tasks_memory"
-    title = "memory of 10,000 tasks, polled, finished and expired"
+    title = "memory of tasks, polled, finished and expired"
     unit = "B"
     contenders = ("mcp_trio",)
     full_only = False
@@ -211,7 +211,7 @@ class TaskMemory:
             after = server.memory() or 0
         sizes = {
             "before the first task": before,
-            "all finished": held,
+            f"{number:,} tasks finished": held,
             "the last expired": after,
         }
         return {name: median([float(size)]) for name, size in sizes.items()}

@@ -81,7 +81,7 @@ class Turns:
 
     def end(self, account: Account) -> None:
         """Note that a client has used up its turn: others go first."""
-        if account.is_alone:
+        if account.is_only_client:
             return
         if not self.lines:
             trio.lowlevel.spawn_system_task(self._count_passes)

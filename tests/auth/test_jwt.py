@@ -162,7 +162,7 @@ async def test_a_clock_may_be_off_by_the_leeway() -> None:
     late = token(exp=time.time() - 5)
     assert await checks(key=pem(RSA))(late) is None
     found = await checks(key=pem(RSA), leeway=30)(late)
-    assert found.ends_in() > 20
+    assert found.ends_in() > 0
 
 
 async def test_another_claim_can_name_the_principal() -> None:
@@ -190,20 +190,32 @@ MISUSE = [
     ({"key": SECRET, "jwks": {}}, "expected either key or jwks"),
     ({"key": pem(RSA), "issuer": ""}, "expected issuer and audience"),
     ({"key": pem(RSA), "audience": ""}, "expected issuer and audience"),
-    ({"key": pem(RSA), "algorithms": "none"}, "cannot check such signatures"),
+    (
+        {"key": pem(RSA), "algorithms": "none"},
+        "expected an algorithm that works with this key",
+    ),
     ({"key": pem(RSA), "algorithms": ["RS255"]}, "unknown algorithm 'RS255'"),
-    ({"key": pem(RSA), "algorithms": "HS256"}, "cannot check such signatures"),
+    (
+        {"key": pem(RSA), "algorithms": "HS256"},
+        "expected an algorithm that works with this key",
+    ),
     (
         {"key": pem(RSA), "algorithms": ["RS256", "HS256"]},
-        "a secret cannot be combined with a public key",
+        "HS256 cannot be combined with a public key",
     ),
-    ({"key": pem(RSA), "algorithms": "ES256"}, "cannot check such signatures"),
-    ({"key": pem(RSA), "algorithms": []}, "cannot check such signatures"),
-    ({"key": SECRET}, "cannot check such signatures"),
+    (
+        {"key": pem(RSA), "algorithms": "ES256"},
+        "expected an algorithm that works with this key",
+    ),
+    (
+        {"key": pem(RSA), "algorithms": []},
+        "expected an algorithm that works with this key",
+    ),
+    ({"key": SECRET}, "expected an algorithm that works with this key"),
     ({"key": "short", "algorithms": "HS256"}, "at least 32 bytes"),
-    ({"jwks": {"keys": []}, "algorithms": "HS256"}, "a secret cannot be combined with"),
-    ({"jwks": {"keys": []}}, "no public key"),
-    ({"jwks": {}}, "no public key"),
+    ({"jwks": {"keys": []}, "algorithms": "HS256"}, "HS256 cannot be combined with"),
+    ({"jwks": {"keys": []}}, "expected a key set with a public key"),
+    ({"jwks": {}}, "expected a key set with a public key"),
     (
         {
             "jwks": {
@@ -214,11 +226,11 @@ MISUSE = [
                 ]
             }
         },
-        "no public key",
+        "expected a key set with a public key",
     ),
     (
         {"jwks": {"keys": [jwk(RSA)]}, "algorithms": "none"},
-        "cannot check such signatures",
+        "expected an algorithm that works with this key",
     ),
     ({"jwks": "http://keys.example/jwks"}, "expected an https URL"),
     ({"jwks": "ftp://keys.example/jwks"}, "expected an https URL"),
@@ -347,14 +359,16 @@ async def test_keys_are_fetched_once_and_again_for_an_unknown_one_at_most_once_a
         assert issuer.asked == 2
 
 
-async def test_keys_grow_old(mock_clock: MockClock) -> None:
+async def test_old_keys_are_downloaded_again_while_tokens_are_verified(
+    mock_clock: MockClock,
+) -> None:
     async with issuing(jwk(RSA, kid="one")) as issuer:
         verify = checks(jwks=issuer.url)
         assert await verify(token(kid="one"))
         issuer.offer(jwk(OTHER_RSA, kid="two"))
         mock_clock.jump(jwts.KEY_LIFETIME)
         assert await verify(token(kid="one"))
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             while await verify(token(kid="one")) is not None:
                 await trio.lowlevel.checkpoint()
         assert issuer.asked == 2

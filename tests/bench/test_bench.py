@@ -121,7 +121,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_a_server_on_standard_input_and_output(folder: Path) -> None:
+def test_a_server_on_standard_input_and_output_is_measured(folder: Path) -> None:
     done = run("--at-once", "1,20", "server.py", "add", "a=1", "b=2")
     assert (done.returncode, done.stderr) == (0, "")
     assert "small 1: add a=1 b=2, 2025-11-25" in done.stdout
@@ -167,7 +167,9 @@ def test_all_figures_as_json(folder: Path, revision: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("scheme", "revision"), WAYS)
-def test_a_server_at_a_url(folder: Path, scheme: str, revision: str) -> None:
+def test_a_server_at_a_url_is_measured(
+    folder: Path, scheme: str, revision: str
+) -> None:
     with serving(folder) as place:
         done = run(
             "--json",
@@ -244,7 +246,7 @@ def test_progress_does_not_count_as_an_answer(folder: Path) -> None:
         ),
         (
             ["https://127.0.0.1:9/mcp"],
-            "https://127.0.0.1:9/mcp: TLS is not measured; give the http or ws URL behind it",
+            "https://127.0.0.1:9/mcp: expected an http or ws URL, as bench does not support TLS",
         ),
         (
             ["--trace", "no.jsonl", "server.py"],
@@ -271,7 +273,7 @@ def test_numbers_of_requests_are_at_least_one(
 
 @pytest.mark.integration
 @pytest.mark.slow
-def test_a_chart(folder: Path) -> None:
+def test_a_chart_is_drawn(folder: Path) -> None:
     done = run(
         "--at-once", "1,5", "--svg", "chart.svg", "server.py", "add", "a=1", "b=2"
     )
@@ -327,7 +329,7 @@ def answers(id: int, **result: object) -> tuple[str, object]:
     return "server", {"jsonrpc": "2.0", "id": id, "result": result}
 
 
-def test_the_requests_of_a_trace_that_were_answered() -> None:
+def test_the_requests_of_a_trace_that_were_answered_are_repeated() -> None:
     told = ("client", {"jsonrpc": "2.0", "method": "notifications/initialized"})
     failed = (
         "server",
@@ -372,7 +374,7 @@ def test_a_trace_in_which_the_server_asks_cannot_be_a_load() -> None:
 
 
 @pytest.mark.slow
-def test_a_load_from_a_trace(folder: Path) -> None:
+def test_the_calls_of_a_trace_are_the_load(folder: Path) -> None:
     called = asks(1, "tools/call", **ADD)
     bad = asks(2, "tools/call", name="fail", arguments={})
     lines = [
@@ -453,7 +455,7 @@ def test_the_report_names_the_bottleneck() -> None:
     ("seconds", "told"),
     [(2.5, "2.5 s"), (0.0123, "12.3 ms"), (0.000045, "45 µs"), (float("nan"), "-")],
 )
-def test_times_for_people(seconds: float, told: str) -> None:
+def test_times_are_written_with_a_fitting_unit(seconds: float, told: str) -> None:
     assert duration(seconds) == told
 
 
@@ -501,7 +503,9 @@ EVENTS = b"event: message\ndata: %b\n\n" % DONE
         ),
     ],
 )
-def test_answers_over_http(answer: bytes, come: list[bytes]) -> None:
+def test_http_answers_are_read_whatever_their_form(
+    answer: bytes, come: list[bytes]
+) -> None:
     with listening() as (place, listener):
         wire = HttpLoadConnection(f"http://{place}/mcp?x=1")
         with accepted(listener) as server:
@@ -599,7 +603,7 @@ def test_a_reply_that_is_not_http_is_reported() -> None:
         with accepted(listener) as server:
             wire.write(ASKED)
             server.sendall(b"hello\r\n")
-            with pytest.raises(UsageError, match="the response is not HTTP"):
+            with pytest.raises(UsageError, match="the response is not valid HTTP"):
                 read_when_there(wire)
         wire.close()
 
@@ -626,4 +630,4 @@ def test_the_transport_of_the_first_revisions_is_not_measured_and_that_is_said(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["bench", "http://127.0.0.1:9/sse"]) == 2
-    assert "HTTP+SSE is not measured" in capsys.readouterr().err
+    assert "got HTTP+SSE" in capsys.readouterr().err

@@ -6,16 +6,30 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from benchmarks import guard, report
-from benchmarks.contenders import CONTENDERS, Roll
+from benchmarks.__main__ import measure
+from benchmarks.contenders import (
+    CONTENDERS,
+    Contender,
+    Roll,
+    Unavailable,
+    call_roll,
+    installed_version,
+)
 from benchmarks.ratios import Ratio
 from benchmarks.registry import RATIOS, WORKLOADS
 from benchmarks.report import amount
-from benchmarks.workloads import Figure
+from benchmarks.stand import Stand
+from benchmarks.workloads import QUICK, Figure, Pace, Workload
+from mcp_trio.load_spec import UsageError
 from tests.support.paths import PROJECT
 
 FIGURES = {
@@ -76,7 +90,7 @@ def test_a_figure_without_a_bound_neither_passes_nor_fails() -> None:
     assert ratio.row(FIGURES)[3:] == ("", "")
 
 
-def test_figures_for_people() -> None:
+def test_figures_are_written_with_a_fitting_unit() -> None:
     assert [
         amount(1234.5, "calls/s"),
         amount(0.0021, "s"),
@@ -88,6 +102,63 @@ def test_figures_for_people() -> None:
         "25.0 MB",
         "2.5 kB",
     ]
+
+
+@dataclass(frozen=True)
+class Fake:
+    """A workload that measures nothing: it returns figures, or raises."""
+
+    name: str
+    outcome: dict[str, Figure] | Exception
+    unit = "calls/s"
+    contenders = ()
+    full_only = False
+
+    @property
+    def title(self) -> str:
+        return f"the row {self.name}"
+
+    def measure(
+        self, stand: Stand, contenders: Sequence[Contender], pace: Pace
+    ) -> dict[str, Figure]:
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+
+def test_a_workload_that_fails_leaves_the_figures_of_the_others() -> None:
+    figure = {"mcp_trio": Figure(1.0, [1.0])}
+    workloads: list[Workload] = [
+        Fake("stuck", UsageError("the server has ended")),
+        Fake("broken", ZeroDivisionError("division by zero")),
+        Fake("wrk", Unavailable("no `wrk` on the PATH")),
+        Fake("empty", {}),
+        Fake("good", figure),
+    ]
+    roll = Roll()
+    printed = StringIO()
+    figures, failed = measure(workloads, QUICK, roll, Console(file=printed, width=200))
+    assert figures == {"good": figure}
+    assert failed == [
+        "the row stuck: the server has ended",
+        "the row broken: ZeroDivisionError('division by zero')",
+    ]
+    assert roll.left_out == {"the row wrk": "no `wrk` on the PATH"}
+    assert "failed: the row stuck: the server has ended" in printed.getvalue()
+    assert "Traceback" in printed.getvalue()
+
+
+def test_a_contender_whose_package_is_missing_is_left_out() -> None:
+    by_name = {contender.name: contender for contender in CONTENDERS}
+    lame = replace(by_name["mcp_trio_hypercorn"], needs=("no-such-package",))
+    roll = call_roll([by_name["mcp_trio"], lame])
+    assert list(roll.there) == ["mcp_trio"]
+    assert roll.left_out == {lame.name: "no-such-package is not installed"}
+
+
+def test_a_package_that_is_missing_has_no_version() -> None:
+    assert installed_version("no-such-package") is None
+    assert installed_version("trio") is not None
 
 
 # Charts need matplotlib, which the other tests do without.

@@ -18,7 +18,8 @@ import trio
 from msgspec import Struct
 
 from mcp_trio.client import Client, connect
-from tests.support.deployment import free_port, nginx_of, running_nginx
+from tests.support.deployment import nginx_of, running_nginx
+from tests.support.ports import free_port
 
 from .faults import attacked
 from .process import ServerProcess, serving
@@ -118,7 +119,7 @@ async def observe(attack: Attack, folder: Path, *, behind_nginx: bool) -> Observ
 def nginx_before(server: ServerProcess, folder: Path) -> Iterator[int]:
     """Run nginx as the documentation configures it, but without TLS; yield its port."""
     port = free_port()
-    config = nginx_of("deploying.md", "mcp.conf", [server.port])
+    config = nginx_of("deployment.md", "mcp.conf", [server.port])
     lines = [
         line
         for line in config.splitlines()

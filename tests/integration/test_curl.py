@@ -416,7 +416,9 @@ def test_with_cors_any_page_may_come(open_root: str, origin: str) -> None:
 @pytest.mark.parametrize(
     "version", ["--http1.0", "--http1.1", "--http2"]
 )  # the last asks for an upgrade to h2c
-def test_a_call_without_a_session(root: str, path: str, version: str) -> None:
+def test_a_call_without_a_session_is_answered(
+    root: str, path: str, version: str
+) -> None:
     response = post(
         root + path, MODERN_WEATHER, version, headers=modern_headers(MODERN_WEATHER)
     )
@@ -427,7 +429,7 @@ def test_a_call_without_a_session(root: str, path: str, version: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
-def test_a_session_from_its_opening_to_its_end(
+def test_a_session_is_used_and_ended(
     root: str, path: str, session: dict[str, str]
 ) -> None:
     assert text_of(post(root + path, WEATHER, headers=session).json) == SAID

@@ -22,13 +22,13 @@ import trio
 from mcp_trio.client.errors import RemoteError
 from mcp_trio.client.target import connect
 from tests.support.deployment import (
-    free_port,
     nginx_of,
     running_nginx,
     running_server,
     wait_for_port,
 )
 from tests.support.paths import PROJECT
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -146,7 +146,9 @@ async def test_more_calls_at_once_than_connections_are_all_answered(
             assert len(found.data) == 40
 
 
-async def test_a_database_that_goes_away_and_comes_back(postgres: Postgres) -> None:
+async def test_calls_fail_while_the_database_is_away_and_succeed_when_it_is_back(
+    postgres: Postgres,
+) -> None:
     with ExitStack() as stack:
         with postgres.running():
             url = stack.enter_context(orders(postgres))
@@ -210,7 +212,7 @@ def tenants(folder: Path) -> Iterator[tuple[str, list[int]]]:
             )
             for _ in range(2)
         ]
-        config = nginx_of("deploying.md", "balanced.conf", behind)
+        config = nginx_of("deployment.md", "balanced.conf", behind)
         config = re.sub(r"(?m)^ *(hash|ssl_certificate|server_name).*\n", "", config)
         config = config.replace("443 ssl", f"127.0.0.1:{port}")
         stack.enter_context(running_nginx(folder, config, port))

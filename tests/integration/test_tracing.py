@@ -28,12 +28,12 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from tests.support.deployment import (
-    free_port,
     nginx_of,
     running_nginx,
     running_server,
     with_certificate,
 )
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.integration
 
@@ -165,7 +165,7 @@ def test_one_trace_goes_through_nginx_and_a_tool_to_what_the_tool_asks(
             prefix=[program],
         )
         with server as behind:
-            config = nginx_of("deploying.md", "mcp.conf", [behind])
+            config = nginx_of("deployment.md", "mcp.conf", [behind])
             config = with_certificate(config, tmp_path, port)
             certificate = tmp_path / "certificate.pem"
             with (

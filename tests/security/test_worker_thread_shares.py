@@ -23,7 +23,7 @@ from tests.support.checked import call, cancelled, connect, opened
 R = "2025-11-25"
 ONE = Account("address", "192.0.2.1")
 OTHER = Account("address", "192.0.2.2")
-ALONE = Account("connection", "stdio", is_alone=True)
+ALONE = Account("connection", "stdio", is_only_client=True)
 
 
 class Blocking:
@@ -237,7 +237,7 @@ async def test_a_thread_sees_a_timeout_and_a_cancellation(reason: str) -> None:
         await begun.wait()
         if reason == "cancellation":
             client.send(cancelled(1))
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             await trio.to_thread.run_sync(ended.wait)
             threads = server.environment.worker_threads
             assert threads is not None
@@ -263,7 +263,7 @@ async def test_an_abandoned_thread_is_counted_and_logged(
         assert threads is not None
         assert (threads.busy, threads.abandoned) == (0, 1)
         expected = (
-            "tool block was stopped, but its thread still runs: "
+            "tool block was cancelled, but its thread still runs: "
             "1 of 2 worker threads are abandoned"
         )
         assert expected in caplog.messages
@@ -315,7 +315,9 @@ def test_a_principal_an_address_and_a_connection_are_different_accounts() -> Non
     assert named == Account("principal", "192.0.2.1")
     assert account_of(web, None) == Account("address", "192.0.2.1")
     stdio = conversation("stdio")
-    assert account_of(stdio, owner()) == Account("connection", stdio, is_alone=True)
+    assert account_of(stdio, owner()) == Account(
+        "connection", stdio, is_only_client=True
+    )
     unknown = conversation("ws")
     assert account_of(unknown, None) == Account("connection", unknown)
 

@@ -20,6 +20,7 @@ from mcp_trio.server import serve_conversation as conversation_module
 from tests.support.checked import ALL, Json, asking, call, opened
 from tests.support.http_wire import HEADERS, site
 from tests.support.http_wire import request as http_request
+from tests.support.reachable import reachable
 
 R = "2025-11-25"
 EVIL = "x\nERROR mcp_trio: made up \x1b[31m\x9b\u2028"
@@ -207,13 +208,14 @@ async def test_many_senders_are_distinguished_within_bounds(
 ) -> None:
     server = make_failing_server()
     async with server.running():
-        for number in range(3 * journal.MOST_TOLD_APART):
-            server.event_log.turned_away(
+        for number in range(3 * journal.MOST_SENDERS):
+            server.event_log.log_rejection(
                 str(number), 421, b'{"error":{"message":"no"}}'
             )
-        assert len(server.event_log._lines) <= journal.MOST_TOLD_APART + 1
+        senders = reachable(server.event_log, tuple)
+        assert len(senders) <= journal.MOST_SENDERS + 1
         await trio.sleep(1.1)
-        assert not server.event_log._lines
+        assert reachable(server.event_log, tuple) == []
 
 
 # Over HTTP

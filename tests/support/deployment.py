@@ -10,12 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.support.paths import PROJECT
+from tests.support.ports import free_port
 
 PATIENCE = 20
 TEMPORARY = "".join(
@@ -25,11 +26,6 @@ TEMPORARY = "".join(
 HEAD = (
     "daemon off; worker_processes 1; pid {0}/pid; events {{}} http {{ access_log off; "
 )
-
-
-def free_port() -> int:
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        return int(free.getsockname()[1])
 
 
 def wait_for_port(port: int, process: subprocess.Popen[str]) -> None:
@@ -114,11 +110,11 @@ def nginx_of(page: str, name: str, ports: Sequence[int]) -> str:
 def balanced(folder: Path, ports: Sequence[int]) -> Iterator[str]:
     """Run an nginx before two servers, and return its URL.
 
-    It is set up as docs/deploying.md says, without TLS and without the line that keeps
+    It is set up as docs/deployment.md says, without TLS and without the line that keeps
     a client with one server.
     """
     port = free_port()
-    text = nginx_of("deploying.md", "balanced.conf", ports)
+    text = nginx_of("deployment.md", "balanced.conf", ports)
     text = re.sub(r"(?m)^ *(hash|ssl_certificate|server_name).*\n", "", text)
     text = text.replace("443 ssl", f"127.0.0.1:{port}")
     with running_nginx(folder, text, port):

@@ -136,6 +136,11 @@ class Events:
                 return None
         return self._messages.pop(0)
 
+    @property
+    def has_unread(self) -> bool:
+        """Whether messages have arrived that `next` has not returned yet."""
+        return bool(self._messages)
+
     async def primed(self) -> str:
         """Return the id of the latest event, as soon as there is one."""
         while not self.ids:

@@ -259,7 +259,7 @@ async def test_questions_and_announcements_are_sent_over_http():
         ) as client:
             result = await client.call_tool("ask", {})
             assert result.text == "none"
-            with trio.fail_after(5):
+            with trio.fail_after(30):
                 await client.hear("notifications/tools/list_changed")
         nursery.cancel_scope.cancel()
 

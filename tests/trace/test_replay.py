@@ -1077,7 +1077,7 @@ async def test_what_is_the_same_everywhere_is_reported_once(folder):
     assert '\x1b[31m- "asked 2"\x1b[0m' in "\n".join(runs.told(result, colour=True))
 
 
-async def test_only_the_transports_that_are_asked_for(folder):
+async def test_a_trace_is_replayed_only_over_the_transports_that_are_asked_for(folder):
     [result] = await runs.replay_all([Path("one.jsonl")], None, ["stdio", "ws"])
     assert [(run.over, run.way) for run in result.replays] == [
         ("stdio", LINE_BY_LINE),

@@ -62,7 +62,11 @@ async def http_accepting(talk: HttpTalk) -> None:
 
 
 @add(
-    [name for name in STREAMABLE if "elicitation/create" in TABLES[name].asks],
+    [
+        name
+        for name in STREAMABLE
+        if "elicitation/create" in TABLES[name].server_requests
+    ],
     **HTTP,
     server=QUESTIONS,
 )

@@ -100,7 +100,9 @@ def value_of(result: Result) -> Any:
     ],
     ids=repr,
 )
-async def test_text(revision: str, value: Any, content: Any, first: Any) -> None:
+async def test_text_becomes_text_content(
+    revision: str, value: Any, content: Any, first: Any
+) -> None:
     result = await got(returning(value), revision)
     if revision == "2024-10-07":
         assert value_of(result) == (content if len(content) > 1 else first)
@@ -272,7 +274,7 @@ async def test_what_was_not_promised_is_masked_and_logged(
 
 
 @pytest.mark.parametrize("revision", ALL)
-async def test_full_control(revision: str) -> None:
+async def test_a_tool_result_is_sent_as_it_is(revision: str) -> None:
     result = ToolResult(
         [Text("one")], structured={"x": 1, "y": 2}, meta={"example.com/a": 1}
     )
@@ -522,7 +524,7 @@ async def test_what_a_resource_reads_as(
 
 
 @pytest.mark.parametrize("revision", ALL)
-async def test_every_kind_of_content_in_a_prompt(revision: str) -> None:
+async def test_a_prompt_may_have_every_kind_of_content(revision: str) -> None:
     server = Server("x")
 
     @server.prompt(icons=[Icon("https://example.com/i.png")], title="All")

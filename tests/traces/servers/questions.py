@@ -159,5 +159,5 @@ async def ping_client(ctx: Context) -> str:
 @server.tool
 async def tell(ctx: Context, method: str, params: dict[str, Any]) -> str:
     """Send the client a notification, of a kind that this server has no occasion for itself."""
-    ctx._request.tell(method, params)
+    ctx._request.notify(method, params)
     return "Told."

@@ -213,7 +213,7 @@ async def test_a_body_that_turns_out_too_large_is_refused_at_the_limit() -> None
     ],
     ids=["target", "value", "number", "repeated", "endless", "endless target"],
 )
-async def test_a_head_that_is_too_large(data: bytes) -> None:
+async def test_a_head_that_is_too_large_is_refused(data: bytes) -> None:
     async with site(make_server()) as there:
         assert await answered(there, data) == (431, True)
 
