@@ -86,5 +86,5 @@ async def test_a_request_that_is_cancelled_while_it_waits_holds_up_no_other() ->
 
 async def test_the_only_client_of_a_process_never_waits() -> None:
     turns = Turns()
-    turns.end(Account("connection", "stdio", is_alone=True))
+    turns.end(Account("connection", "stdio", is_only_client=True))
     assert not turns.lines
