@@ -29,7 +29,7 @@ LEAD = 0.8
 SETTLE = 120.0
 # Seconds in which everything has to be back. In Redis, streams and tasks expire.
 BACK = 20.0
-EXPIRED = 60.0
+EXPIRED = 150.0
 INTERVAL = 0.5
 # What there may be more of: the connections to Redis that its client keeps open after
 # many were needed at once. Each has three tasks.

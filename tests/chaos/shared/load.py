@@ -195,7 +195,8 @@ async def cancelled(visitor: Visitor, number: int) -> None:
     }
     async with visitor.stream(first, body) as events:
         try:
-            await events.next()
+            with trio.fail_after(HANGS):
+                await events.next()
             await visitor.until_sent(number + 1, "POST", visitor.session, note)
             with trio.fail_after(HANGS):
                 rest = await events.rest()
@@ -257,7 +258,10 @@ async def heard(visitor: Hearing, number: int) -> None:
     """Change a resource at one process, and hear of it at whatever process."""
     listener = visitor.listener
     member = visitor.members(number)[0]
-    await listener.is_connected.wait()
+    with trio.move_on_after(HANGS) as connecting:
+        await listener.is_connected.wait()
+    if connecting.cancelled_caught:
+        raise Problem("hangs: no stream was opened")
     before = listener.heard
     connected = listener.is_connected
     reply = await visitor.modern(
@@ -396,8 +400,8 @@ Job = Callable[[Any, int], Awaitable[None]]
 def lanes_of(pair: Pair, load: Load) -> list[Lane]:
     """Return a client for each use."""
 
-    def lane(name: str, job: Job) -> Lane:
-        visitor = Visitor(name, pair, partial(load.judge, name))
+    def lane(name: str, job: Job, offset: int = 0) -> Lane:
+        visitor = Visitor(name, pair, partial(load.judge, name), offset=offset)
         return Lane(name, partial(_visiting, visitor), [job])
 
     def hearing(name: str, *, is_modern: bool) -> Lane:
@@ -408,8 +412,8 @@ def lanes_of(pair: Pair, load: Load) -> list[Lane]:
     rates = Limited("rates", pair, partial(load.judge, "rates"))
     several = range(SEVERAL)
     return [
-        *[lane(f"streams {number}", resumed) for number in several],
-        *[lane(f"tasks {number}", done_once) for number in several],
+        *[lane(f"streams {number}", resumed, number) for number in several],
+        *[lane(f"tasks {number}", done_once, number) for number in several],
         lane("stateless", stateless),
         lane("sessions", in_session),
         lane("questions", asked),
