@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_trio.bench.target import BenchTarget
+from mcp_trio.transports.http.sessions import Sessions
 
 from .contenders import NEWEST, OLDER, free_port
 from .shared import listening
@@ -61,6 +62,8 @@ OWN_COMMANDS = ("auth", "client", "hello", "info", "ping", "select", "setinfo")
 # Seconds for which a process is watched that does nothing.
 IDLE = 9.0
 MICRO = 1_000_000
+# Those that one process serves.
+MOST_SESSIONS = Sessions.max_sessions
 
 
 # What is measured
@@ -276,6 +279,8 @@ class Costs:
     """What each thing costs, by name."""
 
     found: dict[str, Reading] = field(default_factory=dict)
+    # The memory of a process that has served a few calls.
+    process_bytes: float = 0.0
 
     def measure(
         self, client: Client, name: str, act: Callable[[int], None], count: int
@@ -305,13 +310,14 @@ def measure(times: int) -> Costs:
             for number in range(50):
                 warm_up(number)
         client.call_with_stream(0)
+        costs.process_bytes = client.read().server_bytes
         costs.measure(client, CALL, client.call, 5 * times)
         client.sessions.clear()
         costs.measure(client, OPENING, client.open_session, times)
         costs.measure(client, IN_SESSION, client.call_in_session, 5 * times)
         costs.measure(client, STREAM, client.call_with_stream, times)
         costs.measure(client, GET, client.open_stream, times // 4)
-        costs.measure(client, TASK, client.run_task, times)
+        costs.measure(client, TASK, client.run_task, times // 2)
         for stream in client.streams:
             stream.close()
         time.sleep(1)
@@ -369,7 +375,8 @@ def needs(costs: Costs, plan: Plan) -> list[Need]:
         return total
 
     cores = sum_of("server_seconds")
-    processes = math.ceil(cores / plan.used)
+    used_cores = math.ceil(cores / plan.used)
+    processes = max(used_cores, math.ceil(plan.sessions / MOST_SESSIONS))
     opening = costs.found[OPENING]
     stream = costs.found[GET].server_bytes
     streams = plan.sessions * plan.listening
@@ -380,10 +387,11 @@ def needs(costs: Costs, plan: Plan) -> list[Need]:
     logs = plan.calls * plan.streamed * 1800 * costs.found[STREAM].redis_bytes
     redis_cores = sum_of("redis_seconds")
     return [
-        Need("cores of servers", f"{processes:,}", f"{cores:,.1f} busy ones"),
+        Need("cores of servers", f"{used_cores:,}", f"{cores:,.1f} busy ones"),
+        Need("processes", f"{processes:,}", f"at most {MOST_SESSIONS:,} sessions each"),
         Need(
             "memory of servers",
-            f"{held / 2**30:,.0f} GiB",
+            f"{(held + processes * costs.process_bytes) / 2**30:,.0f} GiB",
             "if a session is used at one process; each other one keeps a copy",
         ),
         Need(
@@ -472,6 +480,7 @@ def main() -> int:
     )
     print(f"Python {sys.version.split()[0]}, {version.stdout.split(' sha')[0]}\n")
     print(table(HEADING, [row(*found) for found in costs.found.items()]))
+    print(f"\nA process takes {costs.process_bytes / 2**20:.0f} MiB.")
     plan = Plan()
     print(f"\n{plan}\n")
     found = [[one.what, one.amount, one.how] for one in needs(costs, plan)]

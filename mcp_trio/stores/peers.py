@@ -278,6 +278,14 @@ class Peers:
         _remember(self._lost, process, _Look(trio.current_time(), found))
         return found
 
+    async def turns_out_lost(self, process: str) -> bool:
+        """Return whether a process is lost already, which may not be known yet.
+
+        This takes as long as a lease.
+        """
+        await trio.sleep(LEASE + FRESH)
+        return await until_available(partial(self.is_lost, process))
+
     async def _look_for(self, process: str) -> bool:
         if await self.store.read(self.key("lost", process)) is not None:
             return True

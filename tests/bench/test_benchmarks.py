@@ -203,6 +203,7 @@ def test_what_a_deployment_needs_is_the_sum_of_what_its_parts_cost() -> None:
     )
     needed = {one.what: one.amount for one in sizing.needs(costs, plan)}
     assert needed["cores of servers"] == "2"
+    assert needed["processes"] == "105"
     assert needed["memory of servers"] == "2 GiB"
     assert needed["operations of Redis"] == "3/s"
     assert needed["memory of Redis"] == "1.0 GiB"

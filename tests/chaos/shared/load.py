@@ -103,6 +103,8 @@ async def follow(visitor: Visitor, number: int, tool: str, **arguments: Any) -> 
         try:
             async with visitor.stream(visitor.members(number)[0], body) as events:
                 await read_part(visitor, number, events, outcome, most=2)
+            if not outcome.ids:
+                raise Problem(f"gone: {visitor.members(number)[0].name}: no event")
         except Problem as problem:
             if not outcome.ids:  # the request was not acknowledged
                 raise
@@ -227,7 +229,9 @@ class Listener:
                 await self._read(member)
             except (*ENDED, trio.TooSlowError, Problem) as problem:
                 self.visitor.report(as_problem(problem, member))
-            self.is_connected = trio.Event()
+            # Others may wait for the present one.
+            if self.is_connected.is_set():
+                self.is_connected = trio.Event()
             await trio.sleep(AGAIN)
 
     async def _read(self, member: Member) -> None:

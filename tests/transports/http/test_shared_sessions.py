@@ -673,6 +673,26 @@ async def test_the_home_of_a_session_moves_when_its_process_is_lost(
                     break
 
 
+async def test_what_changed_before_a_home_was_known_to_be_lost_is_announced(
+    short_leases: None, nursery: trio.Nursery
+) -> None:
+    store = SharedMemoryStore()
+    killable = Killable()
+    a = await nursery.start(killable.run, make, store)
+    async with one_site(make, store) as b:
+        session = await a.open_session()
+        await subscribe(a, session, "note://a")
+        await add(b, session)
+        await killable.kill()
+        b.server.resource_updated("note://a")
+        await trio.testing.wait_all_tasks_blocked()
+        async with getting(b, session, patience=10) as events:
+            while True:
+                sent = await events.next()
+                if sent["method"] == "notifications/resources/updated":
+                    break
+
+
 async def test_a_process_that_was_declared_lost_cancels_what_it_did(
     short_leases: None,
 ) -> None:
