@@ -386,6 +386,7 @@ def needs(costs: Costs, plan: Plan) -> list[Need]:
     stored += plan.tasks * plan.task_ttl * costs.found[TASK].redis_bytes
     logs = plan.calls * plan.streamed * 1800 * costs.found[STREAM].redis_bytes
     redis_cores = sum_of("redis_seconds")
+    redis_cores += costs.found[NOTHING].redis_seconds * processes
     return [
         Need("cores of servers", f"{used_cores:,}", f"{cores:,.1f} busy ones"),
         Need("processes", f"{processes:,}", f"at most {MOST_SESSIONS:,} sessions each"),

@@ -173,7 +173,8 @@ async def check_again(visitor: Visitor, place: int, outcome: Outcome) -> None:
                 while same.reply is None:
                     sent = await events.next()
                     if sent is None:
-                        raise Problem("wrong: a stream without a reply has ended")
+                        # Its process was declared lost. Any other one goes on.
+                        raise Problem(f"gone: {member.name}: no reply yet")
                     if "method" not in sent:
                         same.reply = sent
                     elif sent["method"] != "elicitation/create":
@@ -198,7 +199,9 @@ async def cancelled(visitor: Visitor, number: int) -> None:
     async with visitor.stream(first, body) as events:
         try:
             with trio.fail_after(HANGS):
-                await events.next()
+                begun = await events.next()
+            if begun is None:
+                raise Problem(f"gone: {first.name}: its process was declared lost")
             await visitor.until_sent(number + 1, "POST", visitor.session, note)
             with trio.fail_after(HANGS):
                 rest = await events.rest()

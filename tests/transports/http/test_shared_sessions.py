@@ -740,6 +740,39 @@ async def test_a_process_that_was_declared_lost_cancels_what_it_did(
             assert (await events.rest())[-1]["result"]["content"][0]["text"] == "done"
 
 
+async def test_a_response_ends_whose_process_was_lost_before_it_began(
+    short_leases: None, nursery: trio.Nursery
+) -> None:
+    steps = Steps()
+    shared = SharedMemoryStore()
+    parted = PartedStore(shared)
+    async with one_site(steps.make, parted) as a, one_site(steps.make, shared) as b:
+        session = await a.open_session()
+        steps.go.release()
+        async with calling(a, session, "advance", {"count": 9}) as events:
+            await events.next()
+            parted.is_cut_off = True
+            steps.go.release()
+            ended: list[Any] = []
+
+            async def call_late() -> None:
+                opening = calling(a, session, "advance", {"count": 9}, id=8, patience=9)
+                async with opening as late:
+                    ended.append(await late.rest())
+
+            async with trio.open_nursery() as calls:
+                calls.start_soon(call_late)
+                await trio.sleep(0.1)
+                # The earlier call takes one of them.
+                steps.go.release()
+                steps.go.release()
+                async with getting(b, session, events.ids[-1]) as resumed:
+                    (reply,) = await resumed.rest()
+                    assert "was lost" in reply["error"]["message"]
+                parted.is_cut_off = False
+            assert ended == [[]]
+
+
 async def test_a_stream_is_resumed_at_another_process_only_with_its_scopes() -> None:
     steps = Steps()
 
