@@ -237,6 +237,14 @@ class Listener:
                 self.is_connected = trio.Event()
             await trio.sleep(AGAIN)
 
+    async def connected(self) -> trio.Event:
+        """Wait until the stream is open. The event is another one if it was lost."""
+        with trio.move_on_after(HANGS):
+            while not self.is_connected.is_set():
+                await self.is_connected.wait()
+            return self.is_connected
+        raise Problem("hangs: no stream was opened")
+
     async def _read(self, member: Member) -> None:
         async with AsyncExitStack() as stack:
             if self._is_modern:
@@ -265,12 +273,8 @@ async def heard(visitor: Hearing, number: int) -> None:
     """Change a resource at one process, and hear of it at whatever process."""
     listener = visitor.listener
     member = visitor.members(number)[0]
-    with trio.move_on_after(HANGS) as connecting:
-        await listener.is_connected.wait()
-    if connecting.cancelled_caught:
-        raise Problem("hangs: no stream was opened")
+    connected = await listener.connected()
     before = listener.heard
-    connected = listener.is_connected
     reply = await visitor.modern(
         member,
         "tools/call",
