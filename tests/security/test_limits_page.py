@@ -44,8 +44,8 @@ def test_the_page_says_the_bounds_of_the_code() -> None:
     assert f"| {params.MAX_URI:,} |" in _row("characters of a URI")
     assert f"| {params.MAX_URIS:,} |" in _row("URIs of one")
     assert f"| {jsonrpc.MAX_BATCH:,} |" in _row("messages in a batch")
-    most = f"{batch_replies.MOST_BYTES // 2**20} MiB"
-    assert f"| {most} |" in _row("bytes of the replies to a batch")
+    batch = f"| {batch_replies.MOST_BYTES // 2**20} MiB |"
+    assert batch in _row("bytes of the replies to a batch")
     assert f"{extensions.MAX_SETTINGS // 1024} KiB" in _row("what a session keeps of")
     row = _row("arguments in which numbers")
     assert f"{decode.MOST_BYTES // 2**20} MiB and {decode.MOST_VALUES:,} values" in row
