@@ -268,7 +268,7 @@ async def test_a_process_lets_those_in_whose_tokens_the_flag_names(
         ]["code"] == -32602
         assert (await Bearer(site, "three").modern("tools/list")).status == 401
         process.terminate()
-        refused = "WARNING mcp_trio: refused: 127.0.0.1 (401): The token is not valid here, or no longer\n"
+        refused = "WARNING mcp_trio: refused: 127.0.0.1 (401): The token is invalid, expired or revoked\n"
         assert process.stderr.read() == refused
     assert process.returncode == 0
 

@@ -357,18 +357,21 @@ def events(*data, **options):
 
 REPLY = '{"jsonrpc":"2.0","id":0,"result":{"tools":[]}}'
 NO_MESSAGES = {
-    "an event": (events("hello"), "this is not a JSON-RPC message: hello"),
+    "an event": (events("hello"), "expected a JSON-RPC message, got: hello"),
     "a later event": (
         events('{"jsonrpc":"2.0","method":"a"}', "<p>\\n</p>"),
-        "this is not a JSON-RPC message: <p>",
+        "expected a JSON-RPC message, got: <p>",
     ),
-    "a body": (answered("<html>\n\n<p>"), "this is not a JSON-RPC message: <html> <p>"),
-    "a number": (answered("5"), "this is not a JSON-RPC message: 5"),
-    "numbers": (answered("[5]"), "this is not a JSON-RPC message: [5]"),
-    "depth": (answered("[" * 100_000), "this is not a JSON-RPC message: [[["),
+    "a body": (
+        answered("<html>\n\n<p>"),
+        "expected a JSON-RPC message, got: <html> <p>",
+    ),
+    "a number": (answered("5"), "expected a JSON-RPC message, got: 5"),
+    "numbers": (answered("[5]"), "expected a JSON-RPC message, got: [5]"),
+    "depth": (answered("[" * 100_000), "expected a JSON-RPC message, got: [[["),
     "no text": (
         b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 3\r\n\r\n"\xff"',
-        "this is not a JSON-RPC message: ",
+        "expected a JSON-RPC message, got: ",
     ),
     "a body cut off": (
         answered(REPLY, length=1000),
@@ -467,6 +470,6 @@ async def test_an_end_of_http_and_sse_in_the_middle_is_an_end_of_the_conversatio
 async def test_a_server_that_accepts_and_never_answers_is_given_up(autojump_clock):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
-        with pytest.raises(OSError, match="nobody answers within 30 s"):
+        with pytest.raises(OSError, match="no reply from the server within 30 s"):
             async with connect(url, "2025-11-25"):
                 pass

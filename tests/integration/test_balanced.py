@@ -1,4 +1,4 @@
-"""Two processes behind nginx, configured as in docs/deploying.md."""
+"""Two processes behind nginx, configured as in docs/deployment.md."""
 
 from __future__ import annotations
 

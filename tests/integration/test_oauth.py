@@ -1,4 +1,4 @@
-"""A server behind nginx with TLS, as docs/deploying.md prints it, whose users log in at an authorization server."""
+"""A server behind nginx with TLS, as docs/deployment.md prints it, whose users log in at an authorization server."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
         behind = stack.enter_context(
             running_server("shop.py", "--public-url", f"{origin}/mcp", folder=folder)
         )
-        config = nginx_of("deploying.md", "mcp.conf", [behind])
+        config = nginx_of("deployment.md", "mcp.conf", [behind])
         config = with_certificate(config, folder, port)
         stack.enter_context(running_nginx(folder, config, port))
         yield Deployment(origin, issuer, folder / "certificate.pem")

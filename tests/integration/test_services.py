@@ -212,7 +212,7 @@ def tenants(folder: Path) -> Iterator[tuple[str, list[int]]]:
             )
             for _ in range(2)
         ]
-        config = nginx_of("deploying.md", "balanced.conf", behind)
+        config = nginx_of("deployment.md", "balanced.conf", behind)
         config = re.sub(r"(?m)^ *(hash|ssl_certificate|server_name).*\n", "", config)
         config = config.replace("443 ssl", f"127.0.0.1:{port}")
         stack.enter_context(running_nginx(folder, config, port))

@@ -165,7 +165,7 @@ def test_one_trace_goes_through_nginx_and_a_tool_to_what_the_tool_asks(
             prefix=[program],
         )
         with server as behind:
-            config = nginx_of("deploying.md", "mcp.conf", [behind])
+            config = nginx_of("deployment.md", "mcp.conf", [behind])
             config = with_certificate(config, tmp_path, port)
             certificate = tmp_path / "certificate.pem"
             with (

@@ -1,4 +1,4 @@
-"""The page about limits says what the code does."""
+"""The page about limits agrees with the code."""
 
 from mcp_trio import Limits
 from mcp_trio.auth import access

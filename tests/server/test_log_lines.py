@@ -208,12 +208,12 @@ async def test_many_senders_are_distinguished_within_bounds(
 ) -> None:
     server = make_failing_server()
     async with server.running():
-        for number in range(3 * journal.MOST_TOLD_APART):
-            server.event_log.turned_away(
+        for number in range(3 * journal.MOST_SENDERS):
+            server.event_log.log_rejection(
                 str(number), 421, b'{"error":{"message":"no"}}'
             )
         senders = reachable(server.event_log, tuple)
-        assert len(senders) <= journal.MOST_TOLD_APART + 1
+        assert len(senders) <= journal.MOST_SENDERS + 1
         await trio.sleep(1.1)
         assert reachable(server.event_log, tuple) == []
 

@@ -21,13 +21,13 @@ class Heard:
         self.messages: list[AnyMessage] = []
         self.lost: list[str] = []
 
-    def heard(self, message: AnyMessage) -> None:
+    def on_message(self, message: AnyMessage) -> None:
         self.messages.append(message)
 
-    def missed_messages(self) -> None:
+    def on_messages_missed(self) -> None:
         raise AssertionError("nothing was lost")
 
-    def lost_identity(self, identity: Identity) -> None:
+    def on_identity_lost(self, identity: Identity) -> None:
         self.lost.append(identity.id)
 
 

@@ -1,8 +1,8 @@
 """What every store does. The modules of the stores import these tests.
 
-Each defines the fixtures `store`, `clock` and `pace`. The clock is one that jumps, which
-pytest-trio then uses, or None for real time. The pace says how long a second of these
-tests is.
+Each defines the fixtures `store`, `clock` and `pace`. The clock is one that jumps,
+which pytest-trio then uses, or None for real time. The pace says how long a second of
+these tests is.
 """
 
 from __future__ import annotations
@@ -348,6 +348,7 @@ async def test_an_item_is_pulled_again_after_its_lease(
 ) -> None:
     await store.push("q", b"1")
     first = await store.pull("q", pace(10))
+    await store.begin(first)
     await trio.sleep(pace(5))
     await store.renew(first.lease, pace(10))
     began = trio.current_time()
@@ -356,7 +357,11 @@ async def test_an_item_is_pulled_again_after_its_lease(
     assert (second.id, second.data, second.attempt) == (first.id, b"1", 2)
     with pytest.raises(LeaseLost):
         await store.write("a", b"", lease=first.lease)
+    with pytest.raises(LeaseLost):
+        await store.begin(first)
     await store.done(first)  # too late: it belongs to another
+    await store.begin(second)
+    await store.begin(second)  # counts once
     await store.give_back(second)
     third = await store.pull("q", pace(10))
     assert (third.id, third.attempt) == (first.id, 2)
@@ -374,6 +379,39 @@ async def test_an_item_stays_with_its_holder_until_it_is_pulled_again(
     await store.done(late)
     with pytest.raises(LeaseLost):
         await store.renew(late.lease, 10)
+
+
+async def test_only_those_who_began_an_item_count_as_attempts(
+    store: Store, pace: Pace, clock: object
+) -> None:
+    await store.push("q", b"1")
+    for _ in range(2):
+        # Whoever has pulled it is lost before it begins.
+        assert (await store.pull("q", pace(2))).attempt == 1
+    job = await store.pull("q", pace(2))
+    await store.give_back(job)
+    begun = await store.pull("q", pace(2))
+    assert begun.attempt == 1
+    await store.begin(begun)
+    assert (await store.pull("q", pace(2))).attempt == 2
+
+
+async def test_whoever_waited_before_an_item_was_leased_takes_it_over(
+    store: Store, pace: Pace, clock: object, nursery: trio.Nursery
+) -> None:
+    send, receive = trio.open_memory_channel[int](2)
+
+    async def pull() -> None:
+        job = await store.pull("q", pace(2))
+        await send.send(job.lease.token)
+
+    nursery.start_soon(pull)
+    nursery.start_soon(pull)
+    await trio.sleep(pace(1))
+    await store.push("q", b"1")
+    first = await receive.receive()
+    with trio.fail_after(pace(20) + 10):
+        assert await receive.receive() > first
 
 
 async def test_an_item_that_is_done_is_not_delivered_again(

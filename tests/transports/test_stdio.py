@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 import mcp_trio
-from mcp_trio.transports import awake
+from mcp_trio.transports import busy_wait
 from mcp_trio.transports.stdio import open_wire
 
 ROOT = Path(mcp_trio.__file__).parents[1]
@@ -438,7 +438,7 @@ def test_stderr_may_be_closed_and_the_others_null(redirect, stdout):
 def test_closed_standard_input_or_output_is_an_error_that_says_so(redirect):
     ended = run(RUN, redirect=redirect)
     assert ended.returncode == 1
-    assert b"standard input and output must be open" in ended.stderr
+    assert b"expected standard input and output to be open" in ended.stderr
 
 
 def test_files_serve_as_standard_input_and_output(tmp_path):
@@ -502,12 +502,12 @@ def test_an_interrupt_leaves_the_pipe_blocking():
     os.close(writing)
 
 
-async def test_the_input_can_be_ended_while_its_reader_waits_awake(monkeypatch):
-    monkeypatch.setattr(awake, "AWAKE", 10)
+async def test_the_input_can_be_ended_while_its_reader_polls(monkeypatch):
+    monkeypatch.setattr(busy_wait, "DURATION", 10)
     async with connected(pipes) as (wire, far):
         await far.write(b"1\n")
         await wire.receive()
-        wire.send(b"reply")  # so that the next one is waited for awake
+        wire.send(b"reply")  # so that the next wait polls first
         received = []
 
         async def receive():
@@ -529,23 +529,23 @@ async def answer_and_read_on(wire):
     await wire.receive()
 
 
-async def test_only_a_client_that_was_quick_to_go_on_is_waited_for_awake(monkeypatch):
+async def test_the_reader_polls_only_for_a_client_that_was_quick_last_time(monkeypatch):
     async with connected(pipes) as (wire, far):
-        monkeypatch.setattr(awake, "AWAKE", 1000)
+        monkeypatch.setattr(busy_wait, "DURATION", 1000)
         await far.write(b"1\n")
         await wire.receive()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(answer_and_read_on, wire)
             with trio.move_on_after(0.05) as patience:
                 await trio.testing.wait_all_tasks_blocked()
-            assert patience.cancelled_caught  # the reader is awake
+            assert patience.cancelled_caught  # the reader polls
             await far.write(b"2\n")
-        monkeypatch.setattr(awake, "AWAKE", 0)  # nobody is as quick as that
+        monkeypatch.setattr(busy_wait, "DURATION", 0)  # nobody is as quick as that
         async with trio.open_nursery() as nursery:
             nursery.start_soon(answer_and_read_on, wire)
             await trio.testing.wait_all_tasks_blocked()
             await far.write(b"3\n")
-        monkeypatch.setattr(awake, "AWAKE", 1000)
+        monkeypatch.setattr(busy_wait, "DURATION", 1000)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(answer_and_read_on, wire)
             await trio.testing.wait_all_tasks_blocked()  # the reader sleeps

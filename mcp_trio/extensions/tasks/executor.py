@@ -23,7 +23,7 @@ from ...server.features.tools import ServerTool
 from ...server.handlers import Handler, call_with_hooks
 from ...server.limiter import sender
 from ...server.request import Request
-from ...server.runner import SPOILED
+from ...server.runner import LEAKED_SCOPE
 from ...stores.base import (
     LeaseLost,
     QueuedJob,
@@ -31,7 +31,7 @@ from ...stores.base import (
     StoreUnavailable,
     Subscription,
 )
-from ...stores.patience import until_available
+from ...stores.retry import until_available
 from .ledger import TaskLedger
 from .manual import ManualCall
 from .record import ShownTask, StoredPrincipal, TaskRecord
@@ -73,7 +73,7 @@ class _TaskConversation(Conversation):
     """The conversation of a task, which goes on without its client."""
 
     __slots__ = ()
-    is_lasting = False
+    is_persistent = False
 
 
 class Durations(Struct, frozen=True):
@@ -410,6 +410,12 @@ class Executor:
             await self._fail(id, LOST)
             await self._drop(job)
         else:
+            try:
+                # If this process is lost before, the task has not run.
+                await until_available(partial(self._store.begin, job))
+            except LeaseLost:
+                log.warning("task %s: its lease was lost before it began", id)
+                return
             await self._run_task(record, job, slot)
 
     async def _drop(self, job: QueuedJob) -> None:
@@ -478,7 +484,7 @@ class Executor:
             with scope:
                 replies.append(await execute(self._server, request, handler))
         except* RuntimeError:
-            log.exception(SPOILED)
+            log.exception(LEAKED_SCOPE)
         return replies[0] if replies else None
 
     async def _end(self, task: RunningTask, reply: bytes | None) -> None:

@@ -19,7 +19,7 @@ from ...server.background import NeverATask
 from ...server.extension_points import ExtensionHooks, Listening, Proceed
 from ...server.features.tools import ServerTool
 from ...server.gauges import Gauge, labels
-from ...server.limits import must_be_limits, must_be_seconds
+from ...server.limits import check_limits, check_seconds
 from ...server.request import Request
 from ...stores.base import Store
 from ...stores.memory import MemoryStore
@@ -47,16 +47,20 @@ class UpdateParams(TaskParams, kw_only=True, rename="camel"):
 
 
 class Tasks(Extension):
-    """Calls of tools that go on after their request was answered.
+    """Calls of tools that continue after their request was answered.
 
-    A server declares it by itself as soon as a tool has `task=`. To set more, pass one
-    to `Server(extensions=[Tasks(...)])`.
+    A server declares this extension as soon as a tool has `task=`. To change its
+    settings, pass one to `Server(extensions=[Tasks(...)])`. Durations are in seconds.
 
-    `slots` is the number of tasks that this process works on at a time; others wait.
-    `ttl` and `poll_interval` are for tools that have none of their own, and `most_ttl`
-    is the longest that a task is kept. One client may have `most_tasks` that have not
-    expired, and those may hold `most_bytes`. Durations are in seconds.
-    `store` is where tasks are kept: by default that of the server.
+    Args:
+        slots: The number of tasks that this process runs at the same time. Others wait.
+        ttl: How long a task is kept, for tools without a `ttl` of their own.
+        poll_interval: How long clients wait between two polls, for tools that do not
+            set it.
+        most_ttl: The longest that a task is kept.
+        most_tasks: The number of unexpired tasks that one client may have.
+        most_bytes: The number of bytes that these tasks and their results may hold.
+        store: Where tasks are kept. By default, in the store of the server.
     """
 
     identifier = IDENTIFIER
@@ -76,12 +80,10 @@ class Tasks(Extension):
         most_bytes: int = 64 * 2**20,
         store: Store | None = None,
     ) -> None:
-        must_be_limits(
-            "Tasks", slots=slots, most_tasks=most_tasks, most_bytes=most_bytes
-        )
-        must_be_seconds(ttl, "Tasks(ttl)")
-        must_be_seconds(poll_interval, "Tasks(poll_interval)")
-        must_be_seconds(most_ttl, "Tasks(most_ttl)")
+        check_limits("Tasks", slots=slots, most_tasks=most_tasks, most_bytes=most_bytes)
+        check_seconds(ttl, "Tasks(ttl)")
+        check_seconds(poll_interval, "Tasks(poll_interval)")
+        check_seconds(most_ttl, "Tasks(most_ttl)")
         self.slots = slots
         self._durations = Durations(ttl, poll_interval, most_ttl)
         self._ledger = TaskLedger(most_tasks, most_bytes)
@@ -272,7 +274,7 @@ class Tasks(Extension):
             self._tell(listening, task)
 
     def _tell(self, listening: Listening, task: ShownTask) -> None:
-        listening.tell(NOTIFICATION, json.decode(task.shown, type=dict[str, Raw]))
+        listening.notify(NOTIFICATION, json.decode(task.shown, type=dict[str, Raw]))
         self._executor.note_seen(task)
 
 

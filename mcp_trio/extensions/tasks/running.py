@@ -13,7 +13,7 @@ from ...server.client_requests import Question, check_capability
 from ...server.exceptions import AskFailed
 from ...server.request import Request
 from ...stores.base import QueuedJob, StoreUnavailable
-from ...stores.patience import until_available
+from ...stores.retry import until_available
 from .record import TaskRecord
 from .records import TaskRecords
 from .slots import Slot

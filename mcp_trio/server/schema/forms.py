@@ -8,7 +8,7 @@ from msgspec import convert, json
 from .annotation_parts import is_pydantic
 from .annotations import located
 from .decode import with_whole_numbers
-from .generate import JSONSchema, filled, schema_of
+from .generate import JSONSchema, schema_of, without_empty
 
 if TYPE_CHECKING:
     from .pydantic_types import PydanticType
@@ -49,7 +49,9 @@ def form_schema(form: type[Any], *, lists: bool) -> JSONSchema:
     for name, field in schema["properties"].items():
         field = _with_definitions(field, definitions)
         fields[name] = _field_schema(f"{form.__name__}.{name}", field, lists)
-    return filled(type="object", properties=fields, required=schema.get("required"))
+    return without_empty(
+        type="object", properties=fields, required=schema.get("required")
+    )
 
 
 def decode_form(form: type[Any], content: Any) -> Any:

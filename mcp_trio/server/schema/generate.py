@@ -99,10 +99,12 @@ def schema_of(annotation: Any, *, further: Any = Any) -> JSONSchema:
         top = definitions[name] | top
         if not _contains(definitions, reference):
             del definitions[name]
-    return top | filled(additionalProperties=further_schema, **{"$defs": definitions})
+    return top | without_empty(
+        additionalProperties=further_schema, **{"$defs": definitions}
+    )
 
 
-def filled(**keywords: Any) -> JSONSchema:
+def without_empty(**keywords: Any) -> JSONSchema:
     """Return a schema without the keywords that are None or empty."""
     empty: tuple[Any, ...] = (None, "", [], {})
     return {key: value for key, value in keywords.items() if value not in empty}
@@ -147,7 +149,7 @@ class _Generator:
         """Return the schema of a type, as msgspec describes it."""
         kind = type(shape)
         if kind in _JSON_TYPES:
-            return filled(type=_JSON_TYPES[kind]) | _limits(shape, "Length")
+            return without_empty(type=_JSON_TYPES[kind]) | _limits(shape, "Length")
         if kind in _FORMATS:
             return _formatted(shape)
         if kind in _FIXED:
@@ -196,11 +198,11 @@ class _Generator:
         return _array(items, len(items), is_closed=True)
 
     def _collection(self, shape: shapes.CollectionType) -> JSONSchema:
-        schema = filled(type="array", items=self.schema(shape.item_type))
+        schema = without_empty(type="array", items=self.schema(shape.item_type))
         return schema | _limits(shape, "Items")
 
     def _dict(self, shape: shapes.DictType) -> JSONSchema:
-        schema = filled(
+        schema = without_empty(
             type="object",
             propertyNames=_property_names(self.schema(shape.key_type)),
             additionalProperties=self.schema(shape.value_type),
@@ -244,7 +246,7 @@ class _Generator:
             schema = _array(list(properties.values()), least, is_closed)
         else:
             schema = _object(properties, required, is_closed)
-        return filled(description=docstring.summary) | schema
+        return without_empty(description=docstring.summary) | schema
 
     def _field(
         self, field: shapes.Field, hint: Any, docstring: docstrings.Docstring
@@ -258,7 +260,7 @@ class _Generator:
         if not description:
             description = descriptions.get(field.encode_name)
         shape = _described_shape(field.type, hint)
-        schema = filled(description=description) | self.schema(shape)
+        schema = without_empty(description=description) | self.schema(shape)
         default = _default(field)
         if default is not msgspec.NODEFAULT and default is not msgspec.UNSET:
             schema["default"] = msgspec.to_builtins(default, str_keys=True)
@@ -340,12 +342,12 @@ def _enumeration(values: tuple[Any, ...]) -> JSONSchema:
         name = "string"
     elif kinds == {int}:
         name = "integer"
-    return filled(type=name, enum=list(values))
+    return without_empty(type=name, enum=list(values))
 
 
 def _array(items: list[JSONSchema], least: int, is_closed: bool) -> JSONSchema:
     """Return the schema of an array with a type for each place."""
-    return filled(
+    return without_empty(
         type="array",
         prefixItems=items,
         minItems=least,
@@ -366,7 +368,7 @@ def _object(
     properties: dict[str, JSONSchema], required: list[str], is_closed: bool
 ) -> JSONSchema:
     """Return the schema of an object."""
-    schema = filled(type="object", properties=properties, required=required)
+    schema = without_empty(type="object", properties=properties, required=required)
     if is_closed:
         schema["additionalProperties"] = False
     return schema

@@ -422,7 +422,7 @@ def _is_content(annotation: Any, content: tuple[type, ...]) -> bool:
 # Functions and their annotations
 
 
-def peeled(function: AnyFunction) -> Any:
+def without_partials(function: AnyFunction) -> Any:
     """Return the function inside partials."""
     while isinstance(function, functools.partial):
         function = function.func
@@ -434,7 +434,7 @@ def innermost(function: AnyFunction) -> Any:
 
     It has the name, the docstring and the globals of the source.
     """
-    function = inspect.unwrap(peeled(function))
+    function = inspect.unwrap(without_partials(function))
     if inspect.isroutine(function) or inspect.isclass(function):
         return function
     return inspect.unwrap(type(function).__call__)
