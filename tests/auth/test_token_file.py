@@ -31,7 +31,7 @@ ALICE, BOB = f"alice {digest('one')} admin,mcp", f"bob {digest('two').upper()}"
 
 
 def written(path: Path, *lines: str, mode: int = 0o600) -> Path:
-    """A file of these lines, put in place in one step."""
+    """Replace a file by these lines, in one step."""
     fresh = path.with_name("fresh")
     fresh.write_text("\n".join(lines) + "\n")
     fresh.chmod(mode)
@@ -277,7 +277,7 @@ async def test_the_flag_takes_the_place_of_the_servers_verifier_and_leaves_the_r
     path: Path,
 ) -> None:
     async def nobody(token: str) -> None:
-        """Lets nobody in."""
+        """Reject every token."""
 
     server = Server("x", access=Access(nobody, scopes={"mcp"}))
     require_tokens(server, str(written(path, ALICE, BOB)))

@@ -1,4 +1,4 @@
-"""The console in a real browser: called, asked, cancelled, saved; by keyboard, in both themes, narrow, and hostile."""
+"""The console in a real browser: calls, questions, cancellation, keyboard, themes."""
 
 import base64
 import json
@@ -217,7 +217,7 @@ class ConsolePage(Page):
         self.click(f"#offers [data-name={json.dumps(name)}]")
 
     def fill(self, label: str, text: str, within: str = "#chosen") -> None:
-        """Type into the field of a label, in place of what is there."""
+        """Type into the field of a label, replacing its text."""
         found = self.ask(f"""(() => {{
             const fits = (label) => label.firstChild?.textContent === {json.dumps(label)};
             const label = [...document.querySelectorAll('{within} .field > label')].find(fits);
@@ -239,7 +239,7 @@ class ConsolePage(Page):
         self.click("#chosen button[type=submit]")
 
     def result(self, number: int = 0) -> str:
-        """The text of a result, the latest first, once it is there."""
+        """Wait for a result, and return the text of the latest."""
         article = f"document.querySelectorAll('#results article')[{number}]"
         self.until(f"{article}?.getAttribute('aria-busy') === 'false'")
         text: str = self.ask(f"{article}.innerText")
@@ -266,14 +266,14 @@ class ConsolePage(Page):
 
 @contextmanager
 def served(spec: str, *more: str) -> Iterator[str]:
-    """A server as a process; the address of its console."""
+    """Run a server as a process. Yields the URL of its console."""
     with served_at(spec, *more) as (console, _):
         yield console
 
 
 @contextmanager
 def served_at(spec: str, *more: str) -> Iterator[tuple[str, str]]:
-    """A server as a process; the address of its console, and its own."""
+    """Run a server as a process. Yields the URLs of its console and its endpoint."""
     command = [
         sys.executable,
         "-m",
@@ -326,7 +326,7 @@ def demo() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """The addresses of a server with tasks: of its console, and its own."""
+    """Run a server with tasks. Yields the URLs of its console and its endpoint."""
     file = tmp_path_factory.mktemp("tasks") / "tasks_server.py"
     file.write_text(TASKS_SERVER, "utf-8")
     with served_at(str(file)) as addresses:
@@ -574,7 +574,7 @@ def test_a_form_has_every_kind_of_field(page: ConsolePage, kinds: str) -> None:
         "point": {"y": 5},
         "either": {"x": 4},
     }
-    # what is required is asked for, and what is out of bounds not sent
+    # missing and invalid values are reported, and not sent
     page.fill("count", "10")
     page.submit()
     assert page.ask("document.querySelectorAll('#chosen :invalid').length") >= 1

@@ -80,7 +80,7 @@ def check(report: dict[str, Any], revision: str) -> None:
 
 
 def check_failures(report: dict[str, Any]) -> None:
-    """The revisions that these clients agree on have bad arguments as a result, for the model to read and do better."""
+    """These clients' revisions return bad arguments as a result, for the model to read."""
     bad_arguments, unknown_tool = report["bad_arguments"], report["unknown_tool"]
     assert (bad_arguments["kind"], bad_arguments.get("is_error")) == ("result", True), (
         bad_arguments

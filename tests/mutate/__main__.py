@@ -59,7 +59,7 @@ def _check(
     survivors = []
     for number, mutant in enumerate(chosen, 1):
         tests = reaching.get(mutant.line, [])
-        # A test may get there in a process of its own, which is not measured.
+        # A test may reach it in another process, which is not measured.
         if copy.notices(module, mutant, tests or everything):
             continue
         reason = "" if tests else " (no test gets there)"

@@ -528,7 +528,7 @@ async def test_the_input_can_be_ended_while_its_reader_waits_awake(monkeypatch):
     async with connected(pipes) as (wire, far):
         await far.write(b"1\n")
         await wire.receive()
-        wire.send(b"reply")  # so that the next one is waited for awake
+        wire.send(b"reply")  # so that the wait for the next one polls
         received = []
 
         async def receive():
@@ -548,7 +548,7 @@ async def test_a_client_that_was_quick_to_go_on_is_waited_for_awake_for_a_moment
     after_quick, after_slow = Glances(), Glances()
     async with connected(pipes) as (wire, far):
         await far.write(b"1\n")
-        await wire.receive()  # which was there already
+        await wire.receive()  # it had arrived already
         async with trio.open_nursery() as nursery:
             nursery.start_soon(answer_and_count, wire, after_quick)
             await trio.testing.wait_all_tasks_blocked()  # the moment is over

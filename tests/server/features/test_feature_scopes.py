@@ -1,4 +1,4 @@
-"""Scopes of resources, templates and prompts: hidden, and refused like what does not exist."""
+"""Scopes of resources, templates and prompts: hidden, and refused as if not existing."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
