@@ -47,7 +47,7 @@ EXPECTED: dict[str, dict[str, dict[str, float]]] = {
             "async": 4.029,
             "waits": 8.788,
             "structured": 4.594,
-            "progress": 1.81,
+            "progress": 1.385,
             "http": 12.049,
             "start-up": 1.179,
         },
@@ -65,7 +65,7 @@ EXPECTED: dict[str, dict[str, dict[str, float]]] = {
             "async": 3.951,
             "waits": 8.534,
             "structured": 4.462,
-            "progress": 1.61,
+            "progress": 1.256,
             "http": 11.937,
             "start-up": 1.183,
         },
@@ -83,7 +83,7 @@ EXPECTED: dict[str, dict[str, dict[str, float]]] = {
             "async": 3.855,
             "waits": 8.278,
             "structured": 4.372,
-            "progress": 1.61,
+            "progress": 1.251,
             "http": 11.499,
             "start-up": 1.204,
         },
@@ -99,6 +99,9 @@ CLIENTS = 10
 # Messages that the tool `progress` sends for each call.
 STEPS = 100
 ROUNDS = 15
+# How many times costs in time that exceed their bounds are measured: the machine may have
+# been busy with something else.
+ATTEMPTS = 4
 # The request that shows that a server has started.
 OPENING = {
     "protocolVersion": OLDER,
@@ -248,19 +251,31 @@ def run_python(arguments: Sequence[str], tool: Sequence[str] = ()) -> None:
 # The costs.
 
 
-def cost_in_time() -> dict[str, float]:
-    """Return the seconds of each path and process: the minimum of some rounds."""
+def cost_in_time(bounds: Mapping[str, float]) -> dict[str, float]:
+    """Return the seconds of each path and process: the minimum of some rounds.
+
+    There are more rounds if a cost, as a multiple of the floor, exceeds its bound.
+    """
     least = dict.fromkeys([*PATHS, *PROCESSES], float("inf"))
-    for _ in range(ROUNDS):
-        for name, path in PATHS.items():
-            started = time.perf_counter()
-            trio.run(path, MANY)
-            least[name] = min(least[name], (time.perf_counter() - started) / MANY)
-        for name, arguments in PROCESSES.items():
-            started = time.perf_counter()
-            run_python(arguments)
-            least[name] = min(least[name], time.perf_counter() - started)
+    for _ in range(ATTEMPTS):
+        for _ in range(ROUNDS):
+            time_once(least)
+        multiples = in_floors(least)
+        if all(multiples[name] <= bound for name, bound in bounds.items()):
+            break
     return least
+
+
+def time_once(least: dict[str, float]) -> None:
+    """Measure each path and process once; keep the times that are less than before."""
+    for name, path in PATHS.items():
+        started = time.perf_counter()
+        trio.run(path, MANY)
+        least[name] = min(least[name], (time.perf_counter() - started) / MANY)
+    for name, arguments in PROCESSES.items():
+        started = time.perf_counter()
+        run_python(arguments)
+        least[name] = min(least[name], time.perf_counter() - started)
 
 
 def cost_in_instructions(valgrind: str) -> dict[str, float]:
@@ -348,26 +363,27 @@ def main() -> int:
     if options.count:
         count(options.count)
         return 0
-    costs = {"time": cost_in_time()}
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    expected = EXPECTED.get(version, EXPECTED[max(EXPECTED)])
+    margins = MARGINS
+    if version not in EXPECTED:
+        print(
+            f"no costs are recorded for Python {version}: "
+            f"those of {max(EXPECTED)} are used, with a wide margin"
+        )
+        margins = dict.fromkeys(MARGINS, MARGINS["time"])
+    bounds = {name: cost * margins["time"] for name, cost in expected["time"].items()}
+    costs = {"time": cost_in_time({} if options.update else bounds)}
     valgrind = shutil.which("valgrind")
     if valgrind is None:
         print("no `valgrind` on the PATH: only time is compared, with a wide margin")
     else:
         costs["instructions"] = cost_in_instructions(valgrind)
     multiples = {kind: in_floors(cost) for kind, cost in costs.items()}
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
     if options.update:
         print(f'    "{version}": {multiples},')
         return 0
-    if version in EXPECTED:
-        return compare(costs, multiples, EXPECTED[version], MARGINS)
-    latest = max(EXPECTED)
-    print(
-        f"no costs are recorded for Python {version}: "
-        f"those of {latest} are used, with a wide margin"
-    )
-    margins = dict.fromkeys(MARGINS, MARGINS["time"])
-    return compare(costs, multiples, EXPECTED[latest], margins)
+    return compare(costs, multiples, expected, margins)
 
 
 def in_floors(costs: dict[str, float]) -> dict[str, float]:

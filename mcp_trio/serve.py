@@ -34,7 +34,7 @@ from .server.shared_limiter import SharedLimiter
 from .server.trio_loop import check_runs_on_trio
 from .transports.address import parse_address
 from .transports.http.settings import HttpSettings
-from .transports.send_queue import after
+from .transports.send_queue import call_when_set
 
 if TYPE_CHECKING:
     from .extensions.apps import Csp, Permission
@@ -54,28 +54,35 @@ GC_THRESHOLD = (3_000, 10, 50)
 
 
 class Server(app.Server[StateT]):
-    """Tools, resources and prompts under one name, for any number of clients.
+    """A server with tools, resources and prompts, for any number of clients.
 
-    `pages` is the number of items on one page of a list (by default all are on one), or
-    a function that divides lists into pages. Many clients read only the first page, and
-    never see the tools on others. `limits` bounds the rate of calls, their number at
-    once, and the size of results. `timeout` is the number of seconds that a function
-    may take, unless it has a timeout of its own. `grace` is the number of seconds that
-    running requests get when the server stops.
+    In `Server[State]`, `State` is the type of the value that the lifespan yields.
 
-    `secret` signs the state that clients carry between two calls. Processes that serve
-    the same clients need the same secret, given here or as MCP_TRIO_SECRET.
-
-    `access` controls who may use the server over HTTP and WebSocket: an `Access`, or
-    only its async function from a token to a principal.
-
-    `extensions` are extensions of the protocol: see `mcp_trio.extensions`.
-
-    `lifespan` is an async generator function that yields once, for example a database
-    connection: see `Server.lifespan`. In `Server[State]`, `State` is the type of the
-    yielded value.
-
-    `telemetry` reports requests to OpenTelemetry. It needs the extra `otel`.
+    Args:
+        name: The server's name. It is signed into the state that clients carry, so
+            processes that serve the same clients need the same name.
+        version: The server's version.
+        title: Its name for people.
+        description: What it is for.
+        icons: Its icons.
+        website_url: Its website.
+        instructions: How to use the server, for the model.
+        profile: "pocket" serves small agents that expect every field to be present.
+        pages: The number of items on one page of a list, or a function that divides
+            lists into pages. By default, each list is one page. Many clients read only
+            the first page.
+        timeout: How many seconds a function may take, unless it has its own timeout.
+        limits: The rate of requests, how many run at once, the size of results, and
+            more.
+        grace: How many seconds running requests have to finish when the server stops.
+        secret: Signs the state that clients carry between two calls. Processes that
+            serve the same clients need the same secret, given here or as
+            MCP_TRIO_SECRET.
+        access: Controls who may use the server over HTTP and WebSocket: an `Access`, or
+            only its async function from a token to a principal.
+        lifespan: An async generator function that yields once: see `Server.lifespan`.
+        telemetry: Report requests to OpenTelemetry. Needs the extra `otel`.
+        extensions: Extensions of the protocol: see `mcp_trio.extensions`.
     """
 
     # None: what the server keeps ends with its process.
@@ -92,17 +99,23 @@ class Server(app.Server[StateT]):
         """Declare an extension of the protocol, before the server runs.
 
         Raises ValueError if one of its names belongs to another extension.
+
+        Args:
+            extension: The extension, which belongs to this server from now on.
         """
         super().add_extension(extension)
         if self._store is not None and self.extensions is not None:
             self.extensions.use_store(self._store)
 
     def use_store(self, store: "str | Store") -> None:
-        """Share what the server keeps with the other processes that use this store.
+        """Share sessions, tasks and more with the other processes that use this store.
 
-        `store` is a URL: `redis://HOST:PORT/DB`, `rediss://` for TLS, or `memory:`, the
-        memory of this process, which is the default. Redis needs the extra `redis`.
-        Call this before the server runs. Raises ValueError for another URL.
+        Call this before the server runs. Raises ValueError for an invalid URL.
+
+        Args:
+            store: A URL: `redis://HOST:PORT/DB`, `rediss://` for TLS, or `memory:`, the
+                memory of this process, which is the default. Redis needs the extra
+                `redis`.
         """
         from .stores.store_url import create_store
 
@@ -146,16 +159,22 @@ class Server(app.Server[StateT]):
         domain: str | None = None,
         prefers_border: bool | None = None,
     ) -> None:
-        """Add a page that hosts show in place of a tool's text.
+        """Add a page that hosts show instead of the text of a tool's result.
 
-        `uri` is what tools name it by, such as "ui://clock/main". `html` is the
-        document, the file that has it, or a function that returns it, as for a
-        resource.
-
-        `csp` has the origins that the page needs, and `permissions` is what it asks
-        the browser for: "camera", "microphone", "geolocation" or "clipboardWrite".
-        `domain` is the origin that it wants to have, in the form that the host
-        documents. `prefers_border` says whether the host draws a border around it.
+        Args:
+            uri: The URI of the page, such as "ui://clock/main", for
+                `@server.tool(ui=...)`.
+            html: The document, the file that contains it, or a function that returns
+                it.
+            name: The page's name in lists of resources; by default, from the URI.
+            title: Its name for people.
+            description: What it shows.
+            csp: The other origins that the page may use. Hosts block all others.
+            permissions: What the page asks the browser for: "camera", "microphone",
+                "geolocation" or "clipboardWrite".
+            domain: The origin that the page asks for, in the form that the host
+                documents.
+            prefers_border: Whether the host draws a border around the page.
         """
         from .extensions.apps import add_page
 
@@ -176,8 +195,11 @@ class Server(app.Server[StateT]):
     def skills(self, folder: str | Path) -> None:
         """Serve every folder with a SKILL.md below a folder, or that folder itself.
 
-        The files are read now. Raises ValueError, with the file and the line, if one
-        of them cannot be served.
+        The files are read now. Raises ValueError, with the file and the line, if one of
+        them cannot be served. Needs the extra `skills`.
+
+        Args:
+            folder: The folder.
         """
         add_skills(self, folder)
 
@@ -230,28 +252,34 @@ class Server(app.Server[StateT]):
     ) -> None:
         """Serve on any number of transports, until the input ends or a signal arrives.
 
-        `stdio` is True, or the two file descriptors to use in place of standard input
-        and output. Once the input ends, the server stops.
+        Started with `nursery.start`, this returns the URLs once all are served. `http`,
+        `ws` and `console` are addresses: `HOST:PORT`, or only a port, which other
+        machines cannot reach. The options from `http_engine` on are for `http` and
+        `ws`.
 
-        `http`, `ws` and `console` are addresses to listen on: `HOST:PORT`, or only a
-        port, which other machines cannot reach. `http` serves WebSocket too; `ws`
-        serves nothing else. `console` is a page for people that shows every message;
-        its address is printed to stderr.
-
-        The other options are for `http` and `ws`. `path` is the endpoint's path.
-        `allowed_hosts` and `allowed_origins` are accepted in addition to those of this
-        machine; `cors` allows every origin. `tls` is the file of a certificate and the
-        file of its key. Behind a proxy, `public_url` is the endpoint's URL for clients,
-        such as https://mcp.example.org/mcp: its host is accepted, and clients that need
-        a token are told to get one for this URL. `trusted_proxies` are the networks of
-        proxies, such as 10.0.0.0/8, that say by X-Forwarded-For who their clients are;
-        without them, all clients of a proxy share its address. `http_engine` is
-        "native" or "hypercorn", which has HTTP/2.
-
-        With `stateless` there are no sessions over HTTP, in any revision, so every
-        process can serve every request. WebSocket is as ever.
-
-        Started with `nursery.start`, this returns the URLs once all are served.
+        Args:
+            stdio: Serve on standard input and output, or on the two file descriptors
+                that are given instead. When the input ends, the server stops.
+            http: Serve HTTP, and WebSocket, on this address.
+            ws: Serve only WebSocket on this address.
+            console: Serve a page on this address that shows every message. Its URL is
+                printed to stderr.
+            http_engine: "native", or "hypercorn", which supports HTTP/2.
+            path: The path of the endpoint.
+            allowed_hosts: Values of the Host header to accept, in addition to those of
+                this machine.
+            allowed_origins: Values of the Origin header to accept, in addition to those
+                of this machine.
+            cors: Accept every origin, for development.
+            stateless: Serve HTTP without sessions, so that every process can serve
+                every request.
+            tls: The file of a certificate, and the file of its key.
+            public_url: The URL of the endpoint for clients, if a proxy is in front of
+                it. Its host is accepted, and clients request tokens for this URL.
+            trusted_proxies: The networks of proxies, such as 10.0.0.0/8, whose
+                X-Forwarded-For header is trusted. Without them, all clients of a proxy
+                share its address.
+            task_status: Used by `nursery.start`.
         """
         await serve(
             self,
@@ -284,9 +312,17 @@ class Server(app.Server[StateT]):
     ) -> "Application":
         """Return an ASGI 3 application that serves what `serve` serves over HTTP.
 
-        `path` is the endpoint's path as clients see it. An application that mounts it
-        must enter `server.running()` in its own lifespan. The other options are those
-        of `serve`.
+        The application that mounts it must enter `server.running()` in its own
+        lifespan.
+
+        Args:
+            path: The path of the endpoint, as clients see it.
+            allowed_hosts: As for `serve`.
+            allowed_origins: As for `serve`.
+            cors: As for `serve`.
+            public_url: As for `serve`.
+            trusted_proxies: As for `serve`.
+            stateless: As for `serve`.
         """
         from .transports.http.asgi import Application
 
@@ -516,7 +552,7 @@ async def _stop_when_told(
 ) -> None:
     """Stop a worker process in an orderly way, or at once, when its parent says so."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(after, supervision.stop_at_once, everything.cancel)
+        nursery.start_soon(call_when_set, supervision.stop_at_once, everything.cancel)
         await supervision.stop.wait()
         await _settle(server, stopping)
 
@@ -628,7 +664,7 @@ async def _serve_stdio(
     with claimed as descriptors, trio.CancelScope() as everything:
         async with open_wire(*descriptors) as wire, trio.open_nursery() as nursery:
             nursery.start_soon(_stop_stdio, wire, stopping, everything)
-            nursery.start_soon(wire.wind_up, everything, server.grace)
+            nursery.start_soon(wire.cancel_after_input, everything, server.grace)
             await serve_conversation(server, wire, owner(), transport="stdio")
             nursery.cancel_scope.cancel()
 
@@ -642,7 +678,7 @@ async def _stop_stdio(
     It sends SIGKILL next, so the tools and the lifespan have to end before that.
     """
     await stopping.wait()
-    if wire.input_over.is_set():
+    if wire.input_ended.is_set():
         everything.cancel()
     else:
         wire.end_input()

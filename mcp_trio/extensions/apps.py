@@ -24,11 +24,14 @@ PERMISSIONS: tuple[str, ...] = get_args(Permission)
 
 
 class Csp(TypedDict, total=False):
-    """The origins that a page needs. Hosts block all others.
+    """The origins that a page may use. Hosts block all others.
 
-    `connectDomains` are those that it may request data from, `resourceDomains` those of
-    its scripts, styles, images and fonts, `frameDomains` those of frames in it, and
-    `baseUriDomains` those that a `<base>` element may name.
+    Keys:
+
+    - `connectDomains`: origins that the page may request data from
+    - `resourceDomains`: origins of scripts, styles, images and fonts
+    - `frameDomains`: origins of frames
+    - `baseUriDomains`: origins that a `<base>` element may name
     """
 
     connectDomains: list[str]

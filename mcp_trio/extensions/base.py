@@ -77,13 +77,15 @@ class _Declared(Struct):
 def method(name: str, *, named_by: str | None = None) -> Callable[[F], F]:
     """Answer requests for a method with the decorated function.
 
-    `name` is the method on the wire, such as "clock/now". The function is async. It
-    takes the params, a subclass of `Params`, and an `ExtensionContext`. It returns the
-    result: a Struct or a dictionary, or None for an empty result. A result that is
-    larger than `Limits.max_result` is an error, unless it is encoded already.
+    The function is async. It takes the params, a subclass of `Params`, and an
+    `ExtensionContext`. It returns the result: a Struct or a dictionary, or None for an
+    empty result. A result that is larger than `Limits.max_result` is an error, unless
+    it is encoded already.
 
-    `named_by` is the parameter that HTTP clients repeat in the header `Mcp-Name`, by
-    its name on the wire.
+    Args:
+        name: The method on the wire, such as "clock/now".
+        named_by: The parameter that HTTP clients repeat in the header `Mcp-Name`, by
+            its name on the wire.
     """
 
     def register(function: F) -> F:
@@ -112,7 +114,12 @@ class ExtensionContext(Context[Any]):
         return self._extension.declared(self._request) or {}
 
     async def notify(self, method: str, params: Json | Struct | None = None) -> None:
-        """Send the client a notification of the extension, before the result."""
+        """Send the client a notification of the extension, before the result.
+
+        Args:
+            method: The method of the notification.
+            params: Its params.
+        """
         declared = self._extension.notifications
         if method not in declared:
             known = ", ".join(sorted(declared)) or "none"

@@ -1,7 +1,7 @@
-"""The server's lines in the log: refusals, failures and slow calls.
+"""Logs refusals, failures and slow calls.
 
-A client that floods the server does not flood its log: lines about the same event by
-the same sender are counted, and summarized once a second.
+A client that floods the server does not flood the log: after some records of an event
+by the same sender, further ones are counted, and summarized once a second.
 """
 
 import logging
@@ -17,30 +17,29 @@ from .request import Request
 
 log = logging.getLogger("mcp_trio")
 
-# Lines per second about the same event by the same sender.
+# The maximum number of records per second of the same event by the same sender.
 MOST_LINES = 10
-# Senders that are distinguished within a second.
+# The maximum number of senders that are distinguished within a second.
 MOST_SENDERS = 1000
-# Seconds after which a call is slow. Many clients give up after 60, and people before
-# that; a tool that is known to take longer can report its progress.
+# Seconds after which a call is slow. Many clients time out after 60.
 SLOW = 10.0
-# Characters of a call's arguments in a line.
+# The maximum number of characters of a call's arguments in a record.
 MOST_ARGUMENTS = 1000
 
 
 class EventLog:
-    """One server's lines. Each has its fields in the record's attributes.
+    """The log of one server's requests. Records have their fields as attributes.
 
-    `with_arguments` adds what calls were given, which may be confidential.
+    `with_arguments` adds the arguments of calls, which may be confidential.
     """
 
     def __init__(self) -> None:
         self.with_arguments = False
-        # Lines within this second, by event and sender.
+        # The number of records within this second, by event and sender.
         self._lines: Counter[tuple[str, str]] = Counter()
 
     def log_rejection(self, who: str, status: int, reply: bytes) -> None:
-        """Log an HTTP request that was refused with this reply."""
+        """Log an HTTP request that was rejected with this reply."""
         why = json.decode(reply)["error"]["message"] if reply else ""
         text = f"refused: {who} ({status}): {why}"
         fields = {"event": "refused", "sender": who, "status": status, "error": why}
@@ -49,10 +48,7 @@ class EventLog:
     def log_failure(
         self, request: Request, reference: str, failure: BaseException
     ) -> None:
-        """Log a failure whose reason is hidden from the client.
-
-        The client gets the reference.
-        """
+        """Log an exception that is hidden from the client, which gets the reference."""
         fields = {
             "event": "failed",
             "reference": reference,
@@ -69,7 +65,7 @@ class EventLog:
         error: str,
         level: int = logging.WARNING,
     ) -> None:
-        """Log a request that was not carried out, for a reason the client is told."""
+        """Log a request that was refused or failed, with the error in the reply."""
         if not log.isEnabledFor(level):
             return
         fields = self._describe(request)
@@ -78,7 +74,7 @@ class EventLog:
         self._write(level, text, {"event": event, "error": error, **fields})
 
     def log_slow(self, request: Request, seconds: float) -> None:
-        """Log a request that was slow. Subscriptions are not."""
+        """Log a slow request, unless it is a subscription."""
         if request.call.method == LISTENS:
             return
         fields = self._describe(request)
@@ -87,7 +83,7 @@ class EventLog:
         self._write(logging.WARNING, text, {**about, **fields})
 
     def _describe(self, request: Request) -> dict[str, Any]:
-        """Return the fields that say which request it is."""
+        """Return the fields that identify a request."""
         call = request.call
         who = sender(request)
         fields = {
@@ -109,7 +105,7 @@ class EventLog:
         fields: dict[str, Any],
         failure: BaseException | None = None,
     ) -> None:
-        """Write a line; one of too many is only counted."""
+        """Write a record, or only count it if there are too many."""
         if not self._lines:
             trio.lowlevel.spawn_system_task(self._sum_up)
         key = fields["event"], fields["sender"]
@@ -123,7 +119,7 @@ class EventLog:
         log.log(level, "%s", visible(text), exc_info=failure, extra=fields)
 
     async def _sum_up(self) -> None:
-        """A second later, write how many lines were only counted."""
+        """After a second, log how many records were only counted."""
         try:
             await trio.sleep(1)
         finally:
@@ -139,6 +135,6 @@ class EventLog:
 
 
 def _name(fields: dict[str, Any]) -> str:
-    """Return the method, and the tool if it is a call."""
+    """Return the method and, for a call, the tool."""
     method: str = fields["method"]
     return f"{method} of {fields['tool']}" if "tool" in fields else method

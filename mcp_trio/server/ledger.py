@@ -29,7 +29,7 @@ from weakref import WeakMethod
 import trio
 
 from .accounts import Account
-from .allocator import return_free_memory, return_large_blocks
+from .allocator import Allocator
 
 log = logging.getLogger("mcp_trio")
 
@@ -186,10 +186,11 @@ class _Ranking:
 class Ledger:
     """All accounts, and the budget that they share.
 
-    `held` is what all accounts hold together, and `by_kind` says what it is.
+    `held` is what all accounts hold together, and `by_kind` says what it is. The
+    allocator is told when much is held, and when much of it was released.
     """
 
-    def __init__(self, budget: int) -> None:
+    def __init__(self, budget: int, allocator: Allocator | None = None) -> None:
         self.budget = budget
         self.held = 0
         self.by_kind: Counter[str] = Counter()
@@ -199,6 +200,7 @@ class Ledger:
         self._rankings: dict[str, _Ranking] = {}
         self._is_making_room = False
         self._has_prepared = False
+        self._allocator = allocator or Allocator()
         # The most that was held since memory was last given back, and when that was.
         self._peak = 0
         self._returned_at = -inf
@@ -296,7 +298,7 @@ class Ledger:
             self._peak = self.held
             if self.held > MUCH and not self._has_prepared:
                 self._has_prepared = True
-                return_large_blocks()
+                self._allocator.return_large_blocks()
         elif self._peak > MUCH_TO_RETURN and self.held < self._peak // 2:
             self._return_memory()
 
@@ -306,7 +308,7 @@ class Ledger:
         if now - self._returned_at >= RETURN_INTERVAL:
             self._returned_at = now
             self._peak = self.held
-            return_free_memory()
+            self._allocator.return_free_memory()
 
     def count(self, entry: AccountEntry, kind: str, change: int) -> None:
         """Count a new holding (1), or one that is gone (-1)."""

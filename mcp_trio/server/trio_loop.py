@@ -1,4 +1,4 @@
-"""Checks that a coroutine runs on trio."""
+"""Checks that code runs on trio."""
 
 import sys
 
@@ -6,7 +6,7 @@ import trio
 
 
 def check_runs_on_trio(what: str) -> None:
-    """Raise RuntimeError, which says what to do, unless this runs on trio."""
+    """Raise RuntimeError, with advice, unless this runs on trio."""
     if trio.lowlevel.in_trio_run():
         return
     if _is_on_asyncio():

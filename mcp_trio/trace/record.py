@@ -24,7 +24,7 @@ import trio
 from ..client.http_connection import Connections
 from ..transports.address import parse_address
 from ..transports.http.rules import is_loopback
-from ..transports.send_queue import GONE
+from ..transports.send_queue import DISCONNECTED
 from ..transports.stdio import Pipe, claim
 from .format import (
     FIRST_LINE,
@@ -44,7 +44,7 @@ Tap = Callable[[bytes], None]
 # Returns the bytes to pass on instead of a chunk. They may be empty until more arrives.
 Change = Callable[[bytes], bytes]
 
-LOST = (*GONE, OSError)
+LOST = (*DISCONNECTED, OSError)
 # A server's output may stay open after its exit, in a child process. It is taken to be
 # over after so many seconds of silence.
 _SILENCE = 1.0

@@ -246,7 +246,7 @@ def test_progress_does_not_count_as_an_answer(folder: Path) -> None:
         ),
         (
             ["https://127.0.0.1:9/mcp"],
-            "https://127.0.0.1:9/mcp: TLS is not measured; give the http or ws URL behind it",
+            "https://127.0.0.1:9/mcp: expected an http or ws URL, as bench does not support TLS",
         ),
         (
             ["--trace", "no.jsonl", "server.py"],
@@ -606,7 +606,7 @@ def test_a_reply_that_is_not_http_is_reported() -> None:
         with accepted(listener) as server:
             wire.write(ASKED)
             server.sendall(b"hello\r\n")
-            with pytest.raises(UsageError, match="the response is not HTTP"):
+            with pytest.raises(UsageError, match="the response is not valid HTTP"):
                 read_when_ready(wire)
         wire.close()
 
@@ -633,4 +633,4 @@ def test_http_sse_is_refused_with_an_explanation(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["bench", "http://127.0.0.1:9/sse"]) == 2
-    assert "HTTP+SSE is not measured" in capsys.readouterr().err
+    assert "got HTTP+SSE" in capsys.readouterr().err

@@ -42,7 +42,7 @@ def test_users_think_as_long_as_in_the_trace_times_a_factor():
 def test_traces_of_other_revisions_are_left_out_of_a_mix():
     other = trace(*PINGS, revision="2024-11-05")
     assert len(conversations([trace(*LISTS), other], REVISION, 0.0)) == 1
-    with pytest.raises(UsageError, match="is of another revision than 2025-11-25"):
+    with pytest.raises(UsageError, match="expected revision 2025-11-25, got"):
         conversations([other], REVISION, 0.0)
 
 

@@ -18,7 +18,8 @@ import trio
 from msgspec import Struct
 
 from mcp_trio.client import Client, connect
-from tests.support.deployment import free_port, nginx_of, running_nginx
+from tests.support.deployment import nginx_of, running_nginx
+from tests.support.ports import free_port
 
 from .faults import attacked
 from .process import ServerProcess, serving

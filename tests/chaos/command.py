@@ -7,11 +7,14 @@ the server must hold no more than before: memory, descriptors, tasks, threads.
 from __future__ import annotations
 
 import argparse
+import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import trio
+
+from tests.support.redis_server import REDIS, running_redis
 
 from . import bystander
 from .bystander import ATTACKS
@@ -19,8 +22,11 @@ from .faults import FAULTS, Fault, Situation
 from .load import Load, lanes_of
 from .measures import look, look_until_back
 from .privileges import missing_programs
-from .process import serving
+from .process import SERVED_BRIEFLY, serving
 from .report import Outcome, heading, row
+from .shared.command import SharedOutcome, survive_shared
+from .shared.faults import FAULTS as SHARED_FAULTS
+from .shared.faults import SharedFault
 
 # How often each client does each of its jobs before the first measurement, so that
 # everything has been used.
@@ -44,7 +50,7 @@ async def survive(
     """Inject the faults, and return how the server survived each."""
     outcomes = []
     async with (
-        serving(folder, is_faulty=True) as server,
+        serving(folder, spec=SERVED_BRIEFLY, is_faulty=True) as server,
         trio.open_nursery() as nursery,
     ):
         load = Load(lanes_of(server))
@@ -122,6 +128,11 @@ def main() -> int:
         help="measure how long other clients wait during known attacks instead",
     )
     parser.add_argument(
+        "--redis",
+        action="store_true",
+        help="inject the faults into two processes and the Redis that they share",
+    )
+    parser.add_argument(
         "words",
         nargs="*",
         metavar="WORD",
@@ -131,12 +142,17 @@ def main() -> int:
     missing = missing_programs()
     if options.attacks:
         missing += bystander.missing_programs()
+    if options.redis and shutil.which(REDIS) is None:
+        missing.append(REDIS)
     if missing:
         parser.error(f"not installed: {', '.join(missing)}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         # The server may be another user.
         folder.chmod(0o755)
+        if options.redis:
+            shared = [one for one in SHARED_FAULTS if has_word(one.name, options.words)]
+            return survive_with_redis(shared, options.seconds, folder)
         if options.attacks:
             attacks = [one for one in ATTACKS if has_word(one.title, options.words)]
             return 0 if trio.run(bystander.observe_all, folder, attacks) else 1
@@ -144,12 +160,21 @@ def main() -> int:
         return report_problems(trio.run(survive, faults, options.seconds, folder))
 
 
+def survive_with_redis(
+    faults: Sequence[SharedFault], seconds: float, folder: Path
+) -> int:
+    """Run a Redis, let the faults happen, and return the exit code."""
+    with running_redis(folder) as redis:
+        outcomes = trio.run(survive_shared, faults, seconds, folder, redis, say)
+    return report_problems(outcomes)
+
+
 def has_word(name: str, words: Sequence[str]) -> bool:
     """Return whether a name has one of the words, or whether there are none."""
     return not words or any(word in name for word in words)
 
 
-def report_problems(outcomes: Sequence[Outcome]) -> int:
+def report_problems(outcomes: Sequence[Outcome | SharedOutcome]) -> int:
     """Print the problems, and return the exit code."""
     failed = [outcome for outcome in outcomes if outcome.problems]
     calls = sum(outcome.figures.calls for outcome in outcomes)

@@ -7,7 +7,7 @@ live through all faults: a client that has to connect again is a failure.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import cycle
 from typing import Any
@@ -93,7 +93,8 @@ async def later(client: Client, number: int) -> None:
     _expect(await client.call_tool("later"), "done later")
 
 
-Job = Callable[[Client, int], Awaitable[None]]
+# The client is whatever the lane opens.
+Job = Callable[[Any, int], Awaitable[None]]
 COMMON: list[Job] = [add, echo, block, steps, read]
 
 
@@ -112,7 +113,7 @@ async def _answer(message: str, params: dict[str, Any]) -> dict[str, Any]:
 
 # Clients
 
-Open = Callable[[], AbstractAsyncContextManager[Client]]
+Open = Callable[[], AbstractAsyncContextManager[Any]]
 
 
 class Lane:
@@ -177,19 +178,19 @@ async def _over_stdio(server: ServerProcess) -> AsyncIterator[Client]:
 class Load:
     """All clients, and the figures of the current fault."""
 
-    def __init__(self, lanes: list[Lane]) -> None:
+    def __init__(self, lanes: Sequence[Lane] = ()) -> None:
         self.figures = Figures()
         # Refusals that the current fault excuses. This pattern matches nothing.
         self.tolerated = re.compile(r"(?!)")
-        self._lanes = lanes
-        self._busy: set[str] = set()
+        self.lanes = list(lanes)
+        self.busy: set[str] = set()
         self._laps: dict[str, int] = {}
         self._go = trio.Event()
 
     async def run(self) -> None:
         """Run all clients until cancelled. They start when `resume` is called."""
         async with trio.open_nursery() as nursery:
-            for lane in self._lanes:
+            for lane in self.lanes:
                 nursery.start_soon(self._keep_connected, lane)
 
     def resume(self, tolerated: str = "(?!)") -> Figures:
@@ -201,13 +202,20 @@ class Load:
 
     async def laps(self, count: int) -> None:
         """Wait until each client has done each of its jobs this many times."""
-        while any(self._laps.get(lane.name, 0) < count for lane in self._lanes):
+        while any(self._laps.get(lane.name, 0) < count for lane in self.lanes):
             await trio.sleep(0.05)
+
+    async def one_more_lap(self) -> None:
+        """Wait until each client has done each of its jobs once more, or twice."""
+        begun = dict(self._laps)
+        for lane in self.lanes:
+            while self._laps.get(lane.name, 0) < begun.get(lane.name, 0) + 2:
+                await trio.sleep(0.05)
 
     async def rest(self) -> None:
         """Let the clients finish their jobs, and wait until they have."""
         self._go = trio.Event()
-        while self._busy:
+        while self.busy:
             await trio.sleep(0.01)
 
     async def visit(self, lane: Lane) -> None:
@@ -215,7 +223,7 @@ class Load:
         try:
             await self._keep_connected(lane)
         finally:
-            self._busy.discard(lane.name)
+            self.busy.discard(lane.name)
 
     async def _keep_connected(self, lane: Lane) -> None:
         while True:
@@ -223,26 +231,26 @@ class Load:
                 async with lane.open() as client:
                     await self._work(lane, client)
             except Exception as problem:
-                self._busy.discard(lane.name)
+                self.busy.discard(lane.name)
                 self.figures.wrong.append(f"{lane.name}: {problem!r}"[:300])
                 await trio.sleep(1)
 
     async def _work(self, lane: Lane, client: Client) -> None:
         for number, job in enumerate(cycle(lane.jobs)):
             await self._go.wait()
-            self._busy.add(lane.name)
+            self.busy.add(lane.name)
             name = f"{lane.name}: {job.__name__}"
             begun = trio.current_time()
             try:
                 await job(client, number)
             except (Wrong, RemoteError) as problem:
-                self._judge(name, problem)
+                self.judge(name, problem)
             self.figures.add(name, trio.current_time() - begun)
-            self._busy.discard(lane.name)
+            self.busy.discard(lane.name)
             self._laps[lane.name] = (number + 1) // len(lane.jobs)
             await trio.sleep(PAUSE)
 
-    def _judge(self, name: str, problem: Exception) -> None:
+    def judge(self, name: str, problem: Exception) -> None:
         """Count an unusual reply."""
         if self.tolerated.search(str(problem)):
             self.figures.refused += 1

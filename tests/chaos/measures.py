@@ -41,9 +41,11 @@ class Held(Struct, frozen=True):
     charged: int = 0  # bytes, to all accounts
     highest_descriptor: int = 0
 
-    def more_than(self, before: Held, memory: int = MORE_MEMORY) -> list[str]:
+    def more_than(
+        self, before: Held, memory: int = MORE_MEMORY, **more: int
+    ) -> list[str]:
         """Return what has grown beyond what is allowed."""
-        allowed = {**ALLOWED, "memory": memory}
+        allowed = {**ALLOWED, "memory": memory, **more}
         found = []
         earlier = asdict(before)
         for name, count in asdict(self).items():

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -140,21 +140,24 @@ class ServerProcess:
 
 @asynccontextmanager
 async def serving(
-    folder: Path, *options: str, is_faulty: bool = False
+    folder: Path,
+    *options: str,
+    spec: Path = SERVED,
+    is_faulty: bool = False,
+    variables: Mapping[str, str] | None = None,
 ) -> AsyncIterator[ServerProcess]:
-    """Run the server, on standard input and output and on a free port.
+    """Run a server, on standard input and output and on a free port.
 
-    If it is faulty, its clock can be set, and its sessions end soon.
+    If it is faulty, its clock can be set. `variables` are added to its environment.
     """
     clock = Clock(folder)
-    spec = SERVED_BRIEFLY if is_faulty else SERVED
     command = [sys.executable, "-m", "mcp_trio", "run", str(spec)]
     command += ["--stdio", "--http", "0", "--log-level", "warning", *options]
     pipes: dict[str, Any] = dict.fromkeys(
         ("stdin", "stdout", "stderr"), subprocess.PIPE
     )
     # If the process crashes, its stderr says where.
-    environment = {**ENVIRONMENT, "PYTHONFAULTHANDLER": "1"}
+    environment = {**ENVIRONMENT, "PYTHONFAULTHANDLER": "1", **(variables or {})}
     if is_faulty:
         environment |= clock.environment
     process = await trio.lowlevel.open_process(

@@ -383,7 +383,7 @@ MISTAKES = {
     "no such object": (("run", "server.py:other"), ["'other'", "server.py:server"]),
     "nobody at a WebSocket": (
         ("inspect", "ws://127.0.0.1:9/mcp"),
-        ["ws://127.0.0.1:9/mcp cannot be opened: nobody"],
+        ["ws://127.0.0.1:9/mcp cannot be opened: all attempts"],
     ),
     "unknown command": (
         ("serve",),
@@ -429,7 +429,10 @@ MISTAKES = {
     ),
     "work: no store": (
         ("work", "server.py"),
-        ["work: expected a store", "--store redis://127.0.0.1:6379/0"],
+        [
+            "work: expected the --store that the servers use",
+            "--store redis://127.0.0.1:6379/0",
+        ],
     ),
     "inspect: gone at once": (
         ("inspect", "--", sys.executable, "-c", ""),
@@ -494,7 +497,7 @@ def test_a_mistake_is_reported_in_one_line(folder, here, mistake):
 def test_work_needs_tasks(folder, here):
     code, _, err = here("work", "server.py", "--store", "redis://127.0.0.1:1/0")
     assert (code, err.count("\n")) == (2, 1)
-    assert "work: no tool of 'test' has `task=`" in err
+    assert "work: expected a tool with `task=` in 'test', found none" in err
 
 
 def test_a_wrong_environment_variable_is_reported_by_its_name(

@@ -292,7 +292,7 @@ MISTAKES = {
     ),
     "a URL where none may be": (
         f"--http {URL}",
-        "the file of claude-desktop cannot hold a URL",
+        "the file of claude-desktop does not support URLs",
     ),
     "a URL without a name": (
         f"--http {URL} --for cursor",
@@ -384,7 +384,7 @@ def test_an_environment_variable_that_is_given_wins(config, place):
         ("server.py --env A-B=secret", "--env: expected KEY=VALUE, got 'A-B'"),
         (
             f"--http {URL} --name a --for cursor --env A=secret",
-            "--env and --http exclude each other",
+            "--env: cannot be combined with --http",
         ),
     ],
 )

@@ -19,8 +19,8 @@ from mcp_trio.cli.run_options import (
     SETTINGS,
     SWITCHES,
     fill_from_environment,
+    resolve_places,
     run_arguments,
-    settle_places,
 )
 from mcp_trio.client.errors import RemoteError
 from mcp_trio.load_spec import UsageError
@@ -34,7 +34,7 @@ def where(*arguments):
     run_arguments(parser)
     options = parser.parse_args(arguments)
     fill_from_environment(options)
-    settle_places(options)
+    resolve_places(options)
     return options.stdio, options.http, options.ws
 
 
@@ -328,7 +328,7 @@ MISTAKES = {
     ),
     "nobody at HTTP": (
         "inspect http://127.0.0.1:1/mcp",
-        "no answer from the server: all attempts to connect to",
+        "no reply from the server: all attempts to connect to",
     ),
     "nobody at HTTP+SSE": (
         "inspect http://127.0.0.1:1/sse",
@@ -424,37 +424,37 @@ BROKEN = {
         "http",
         "/mcp",
         b"SSH-2.0\r\n",
-        "no answer from the server: the answer is not HTTP",
+        "no reply from the server: the response is not valid HTTP",
     ),
     "another protocol for HTTP+SSE": (
         "http",
         "/sse",
         b"SSH-2.0\r\n",
-        "the answer is not HTTP",
+        "the response is not valid HTTP",
     ),
     "no TLS": (
         "https",
         "/mcp",
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
-        "the connection broke: [SSL",
+        "the connection was lost: [SSL",
     ),
     "no TLS for HTTP+SSE": (
         "https",
         "/sse",
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
-        "the connection broke: [SSL",
+        "the connection was lost: [SSL",
     ),
     "nothing for HTTP+SSE": (
         "http",
         "/sse",
         b"",
-        "the server closed the connection without an answer",
+        "the server closed the connection without a response",
     ),
     "a page": (
         "http",
         "/mcp",
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n<p>\r\n",
-        "not a JSON-RPC message: <p>",
+        "expected a JSON-RPC message, got: <p>",
     ),
     "another page": (
         "http",
@@ -466,7 +466,7 @@ BROKEN = {
         "http",
         "/sse",
         b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno",
-        "HTTP 404, no event stream",
+        "expected an event stream that begins with an endpoint, got HTTP 404",
     ),
 }
 
@@ -528,8 +528,8 @@ def test_errors_of_a_server_are_printed_with_what_to_type(monkeypatch, capsys):
     [
         ("", "--workers: expected --http or --ws"),
         ("--stdio --http 0", "--workers: expected --http or --ws"),
-        ("--http 0 --reload", "--reload shows or changes one process only"),
-        ("--http 0 --console 0", "--console shows or changes one process only"),
+        ("--http 0 --reload", "--reload: cannot be combined with --workers"),
+        ("--http 0 --console 0", "--console: cannot be combined with --workers"),
     ],
 )
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no workers at all")

@@ -165,7 +165,7 @@ WRONG = {
     "no server": ("del server\n", ["no Server object"]),
     "a name twice": (
         "server.add_tool(add)\n",
-        ["there is a tool 'add' already", "line 24"],
+        ["the tool 'add' already exists", "line 24"],
     ),
 }
 
@@ -479,7 +479,7 @@ async def test_a_reloaded_file_serves_its_pages_and_skills_as_they_are_now(
         write(folder, "<p>newer", "page.html")
         write_skill(folder, "tea", "Black tea.")
         paths = [folder / "page.html", folder / "skills" / "tea" / "SKILL.md"]
-        reloader.read_again_and_print(paths)
+        reloader.reread_and_print(paths)
         assert (await client.read_resource("ui://page/main"))[0]["text"] == "<p>newer"
         assert ("tea", "Black tea.") in await skills_of(client)
 
@@ -493,7 +493,7 @@ async def test_skills_that_were_added_to_a_file_stay(folder, autojump_clock):
         assert reloader.reload() == ["tools"]
         assert await skills_of(client) == [("tea", "Tea.")]
         write_skill(folder, "coffee", "Coffee.")
-        reloader.read_again_and_print([folder / "skills" / "coffee"])
+        reloader.reread_and_print([folder / "skills" / "coffee"])
         assert ("coffee", "Coffee.") in await skills_of(client)
 
 

@@ -201,7 +201,7 @@ def test_an_update_asks_about_each_change_at_a_terminal(
     done, out = review(typed)
     result = read(differing).lines[1].content["result"]
     assert (result["name"], result["arguments"]["pin"]) == (name, pin)
-    assert "Take it? [y]es, [n]o, [a]ll, [q]uit: " in out
+    assert "Accept it? [y]es, [n]o, [a]ll, [q]uit: " in out
     assert done == code
 
 

@@ -229,7 +229,7 @@ def test_a_command_is_started_for_each_replay(recorded, capsys, monkeypatch):
         ),
         (
             ["one.jsonl", "--over", "ws", "--", "cat"],
-            "nothing to replay: no trace can be replayed over a transport",
+            "nothing to replay: no trace can be replayed over a transport of this",
         ),
         (["empty"], "empty: expected traces (*.jsonl) in this folder, found none"),
         (["server.py"], "expected a trace (*.jsonl, or a folder) before the target"),

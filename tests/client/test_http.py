@@ -17,6 +17,7 @@ from mcp_trio.client.target import connect
 from mcp_trio.client.websocket import open_websocket
 from mcp_trio.transports.http.server import serve_http
 from mcp_trio.transports.websocket import serve_websocket
+from tests.support.ports import refusing_port
 
 STREAMABLE = ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 OLDEST = ["2024-10-07", "2024-11-05"]
@@ -282,11 +283,10 @@ async def test_an_answer_that_is_not_of_the_protocol_is_an_error():
 
 
 async def test_a_server_that_is_not_there_is_an_error():
-    async with serving() as address:
-        pass
-    async with connect(f"http://{address}/mcp", "2026-07-28") as client:
-        with trio.fail_after(30), pytest.raises(RemoteError):
-            await client.call_tool("add", {"a": 1, "b": 2})
+    with refusing_port() as port:
+        async with connect(f"http://127.0.0.1:{port}/mcp", "2026-07-28") as client:
+            with trio.fail_after(30), pytest.raises(RemoteError):
+                await client.call_tool("add", {"a": 1, "b": 2})
 
 
 async def test_bytes_in_place_of_a_text_frame_are_handed_on(nursery):
@@ -360,18 +360,21 @@ def events(*data, **options):
 
 REPLY = '{"jsonrpc":"2.0","id":0,"result":{"tools":[]}}'
 NO_MESSAGES = {
-    "an event": (events("hello"), "this is not a JSON-RPC message: hello"),
+    "an event": (events("hello"), "expected a JSON-RPC message, got: hello"),
     "a later event": (
         events('{"jsonrpc":"2.0","method":"a"}', "<p>\\n</p>"),
-        "this is not a JSON-RPC message: <p>",
+        "expected a JSON-RPC message, got: <p>",
     ),
-    "a body": (answered("<html>\n\n<p>"), "this is not a JSON-RPC message: <html> <p>"),
-    "a number": (answered("5"), "this is not a JSON-RPC message: 5"),
-    "numbers": (answered("[5]"), "this is not a JSON-RPC message: [5]"),
-    "depth": (answered("[" * 100_000), "this is not a JSON-RPC message: [[["),
+    "a body": (
+        answered("<html>\n\n<p>"),
+        "expected a JSON-RPC message, got: <html> <p>",
+    ),
+    "a number": (answered("5"), "expected a JSON-RPC message, got: 5"),
+    "numbers": (answered("[5]"), "expected a JSON-RPC message, got: [5]"),
+    "depth": (answered("[" * 100_000), "expected a JSON-RPC message, got: [[["),
     "no text": (
         b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 3\r\n\r\n"\xff"',
-        "this is not a JSON-RPC message: ",
+        "expected a JSON-RPC message, got: ",
     ),
     "a body cut off": (
         answered(REPLY, length=1000),
@@ -472,6 +475,6 @@ async def test_an_end_of_http_and_sse_in_the_middle_is_an_end_of_the_conversatio
 async def test_a_server_that_accepts_and_never_answers_is_given_up(autojump_clock):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
-        with pytest.raises(OSError, match="nobody answers within 30 s"):
+        with pytest.raises(OSError, match="no reply from the server within 30 s"):
             async with connect(url, "2025-11-25"):
                 pass

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.clients.install import PROJECT, Unavailable, cached, run
+from tests.support.ports import free_port
 
 HERE = Path(__file__).resolve().parent
 # The suite needs Node 22 or later. PyPI has it for every system.
@@ -195,8 +196,7 @@ def conformance(suite: list[str], engine: str, revision: str) -> list[Tally]:
 @contextmanager
 def serving(engine: str) -> Iterator[str]:
     """Run the server as a process on a free port. Yields its URL."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with subprocess.Popen(command_of(engine, port), cwd=PROJECT) as process:
         try:
             wait_until_open(process, port)

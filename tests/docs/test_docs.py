@@ -17,11 +17,10 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -39,6 +38,7 @@ from mcp_trio.client.errors import RemoteError
 from mcp_trio.testing import connect
 from tests.clients.install import Unavailable, python_with
 from tests.support.paths import PROJECT
+from tests.support.ports import free_port
 
 REFERENCE = sorted((PROJECT / "docs" / "reference").glob("*.md"))
 PAGES = [
@@ -396,8 +396,7 @@ class Shell:
 
     def _port(self, written: str) -> str:
         if written not in self._ports:
-            with closing(socket.create_server(("127.0.0.1", 0))) as free:
-                self._ports[written] = str(free.getsockname()[1])
+            self._ports[written] = str(free_port())
         return self._ports[written]
 
     def run(self, command: Command) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import os
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -30,6 +29,7 @@ from tests.clients.install import Unavailable, inspector
 from tests.support.checked import NEWEST, OPENING, connect
 from tests.support.golden import problems_in
 from tests.support.paths import PROJECT
+from tests.support.ports import refusing_port
 
 EXAMPLES = sorted((PROJECT / "examples").glob("*.py"))
 TRACES = sorted((PROJECT / "examples" / "traces").glob("*.jsonl"))
@@ -494,9 +494,9 @@ async def test_failures_of_the_http_api_are_told_to_the_model(
 
 
 async def test_an_http_api_that_is_away_is_told_to_the_model(example: Example) -> None:
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    result = await answer_of(example("http_api", API=url), "list_issues")
+    with refusing_port() as port:
+        url = f"http://127.0.0.1:{port}"
+        result = await answer_of(example("http_api", API=url), "list_issues")
     assert result.is_error
     assert result.text.startswith("The API cannot be reached: ")
 

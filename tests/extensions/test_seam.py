@@ -298,12 +298,14 @@ def test_two_extensions_cannot_have_the_same_method() -> None:
         @method("clock/now")
         async def now(self, params: Params, ctx: ExtensionContext) -> None: ...
 
-    with pytest.raises(ValueError, match=r"'clock/now' belongs to 'com.example/clock'"):
+    with pytest.raises(
+        ValueError, match=r"'clock/now' already belongs to 'com.example/clock'"
+    ):
         Server("x", extensions=[Clock(), Other()])
 
 
 def test_an_extension_is_added_once() -> None:
-    with pytest.raises(ValueError, match="this server has it already"):
+    with pytest.raises(ValueError, match="this server already has it"):
         Server("x", extensions=[Clock(), Clock()])
     clock = Clock()
     Server("x", extensions=[clock])
@@ -314,7 +316,7 @@ def test_an_extension_is_added_once() -> None:
 async def test_an_extension_is_added_before_the_server_runs() -> None:
     server = Server("x")
     async with connect(server):
-        with pytest.raises(RuntimeError, match="the server is running"):
+        with pytest.raises(RuntimeError, match="the server is already running"):
             server.add_extension(Clock())
 
 

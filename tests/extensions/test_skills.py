@@ -471,7 +471,7 @@ async def test_changes_are_served_after_a_reload(tmp_path: Path) -> None:
         (tmp_path / "coffee" / "SKILL.md").unlink()
         (tea / "new.md").write_text("new", encoding="utf-8")
         assert {entry["uri"]: entry for entry in await listed(client)} == before
-        reloader.read_again_and_print([tea / "new.md"])
+        reloader.reread_and_print([tea / "new.md"])
         await client.hear("notifications/resources/list_changed")
         await client.hear("notifications/resources/updated")
         after = {entry["uri"]: entry for entry in await listed(client)}
@@ -490,7 +490,7 @@ async def test_a_mistake_leaves_everything_as_it_was(
     tea = write_skill(tmp_path, "tea")
     server = serving(tmp_path)
     (tea / "SKILL.md").write_text("---\nname: [\n---\n", encoding="utf-8")
-    Reloader(server, None).read_again_and_print([tea / "SKILL.md"])
+    Reloader(server, None).reread_and_print([tea / "SKILL.md"])
     told = capsys.readouterr().err
     assert "SKILL.md, line 3: not valid YAML" in told
     assert "The previous version is still served." in told
@@ -505,7 +505,7 @@ async def test_cursors_survive_a_change_of_a_file(tmp_path: Path) -> None:
     async with connect(server, NEWEST) as client:
         first = await client.request("skills/list")
         (tmp_path / "a" / "more.md").write_text("more", encoding="utf-8")
-        Reloader(server, None).read_again_and_print([tmp_path / "a" / "more.md"])
+        Reloader(server, None).reread_and_print([tmp_path / "a" / "more.md"])
         rest = await client.request("skills/list", {"cursor": first["nextCursor"]})
     assert [entry["uri"] for entry in rest["skills"]] == ["skill://c/SKILL.md"]
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 import trio
-from msgspec import Struct
+from msgspec import Raw, Struct, json
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from mcp_trio import (
@@ -24,6 +25,8 @@ from mcp_trio import (
 from mcp_trio.client.client import Client
 from mcp_trio.client.errors import RemoteError
 from mcp_trio.extensions.tasks import Tasks
+from mcp_trio.extensions.tasks.record import TaskRecord
+from mcp_trio.extensions.tasks.records import TaskRecords, new_id
 from mcp_trio.stores.memory import MemoryStore
 from mcp_trio.testing import connect as connect_as
 from tests.support.checked import ALL, MODERN, NEWEST, OPENING, connect
@@ -1011,6 +1014,37 @@ async def test_a_task_runs_if_the_process_that_took_it_was_lost_before_it_began(
         assert (await ended(client, id))["status"] == "completed"
 
 
+@pytest.mark.parametrize("days", [-1, 1])
+async def test_a_task_runs_if_the_process_that_created_it_has_another_clock(
+    days: int, autojump_clock: MockClock
+) -> None:
+    server = Server("tasks")
+    store = SharedMemoryStore()
+    server.use_store(store)
+
+    @server.tool(task="optional")
+    async def job() -> str:
+        await trio.sleep(1)
+        return "done"
+
+    async with joined(server) as client:
+        call = {"name": "job", "arguments": {}, "_meta": {}}
+        record = TaskRecord(
+            id=new_id(),
+            tool="job",
+            revision=NEWEST,
+            params=Raw(json.encode(call)),
+            principal=None,
+            address="",
+            created=time.time() + days * 86_400,
+            ttl=60,
+            poll_interval=1,
+        )
+        await TaskRecords(store, "tasks").create(record)
+        await store.push("tasks:tasks", record.id.encode())
+        assert (await ended(client, record.id))["status"] == "completed"
+
+
 # Stopping
 
 
@@ -1076,11 +1110,11 @@ async def test_a_server_without_tasks_stops_at_once(autojump_clock: MockClock) -
     ("options", "message"),
     [
         ({"task": "always"}, "expected 'optional' or 'required', got 'always'"),
-        ({"ttl": 5}, r"server.tool\(ttl=5\): this is for tasks"),
-        ({"retry": True}, "this is for tasks"),
+        ({"ttl": 5}, r"server.tool\(ttl=5\): this option is for tasks"),
+        ({"retry": True}, "this option is for tasks"),
         ({"task": "optional", "ttl": -1}, r"server.tool\(ttl\)"),
         ({"task": "optional", "poll_interval": 0}, r"server.tool\(poll_interval\)"),
-        ({"task": "optional", "retry": True, "manual_start": True}, "choose one"),
+        ({"task": "optional", "retry": True, "manual_start": True}, "got both"),
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
@@ -1102,5 +1136,5 @@ async def test_the_first_tool_with_a_task_is_added_before_the_server_runs(
 ) -> None:
     server = Server("tasks")
     async with connect(server, NEWEST):
-        with pytest.raises(RuntimeError, match="the server is running"):
+        with pytest.raises(RuntimeError, match="the server is already running"):
             server.add_tool(lambda: "", name="late", task="optional")

@@ -466,7 +466,7 @@ def test_what_is_shown_is_what_it_is(page: ConsolePage, demo: str) -> None:
     page.choose("get_weather")
     page.fill("location", "Nowhere")
     page.submit()
-    assert "⚠ the tool reports an error" in page.result()
+    assert "⚠ tool error" in page.result()
     assert page.complaints == []
 
 
@@ -698,7 +698,7 @@ def test_sampling_and_roots_are_answered_or_refused_by_hand(
     page.submit()
     page.until("document.querySelector('#question').open")
     assert "What is it?" in page.ask("document.querySelector('#question').innerText")
-    page.fill("What the model is to have said", "A cat", "#question")
+    page.fill("The model's reply", "A cat", "#question")
     page.click("#question-send")
     assert "a person: A cat" in page.result()
     page.submit()
@@ -709,7 +709,7 @@ def test_sampling_and_roots_are_answered_or_refused_by_hand(
     page.submit()
     page.until("document.querySelector('#question').open")
     page.fill(
-        "Folders, as file:// URIs, one a line", "file:///a\nfile:///b", "#question"
+        "Folders, as file:// URIs, one per line", "file:///a\nfile:///b", "#question"
     )
     page.click("#question-send")
     assert "file:///a file:///b" in page.result()
@@ -749,7 +749,7 @@ def test_a_question_that_is_withdrawn_goes_away(page: ConsolePage, kinds: str) -
     page.submit()
     page.until("document.querySelector('#question').open")
     page.until("!document.querySelector('#question').open")
-    assert "the tool reports an error" in page.result()
+    assert "tool error" in page.result()
 
 
 def test_a_task_asks_and_ends(page: ConsolePage, tasks: tuple[str, str]) -> None:

@@ -27,6 +27,7 @@ from tests.recorded.recording import (
     run,
     serve_conversation,
 )
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.integration
 
@@ -164,8 +165,7 @@ def server_of(client: str) -> list[str]:
 @contextmanager
 def serving(server: list[str]) -> Iterator[str]:
     """Where a server is served over HTTP."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     command, nothing = [*server, "--http", str(port)], subprocess.DEVNULL
     with subprocess.Popen(command, stdout=nothing, stderr=nothing) as process:
         try:

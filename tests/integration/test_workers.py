@@ -18,7 +18,8 @@ import pytest
 
 from tests.support.command_line import ENVIRONMENT, command
 from tests.support.deployment import make_certificate
-from tests.support.processes import free_port, until
+from tests.support.ports import free_port
+from tests.support.processes import until
 from tests.support.worker_group import WorkerGroup, worker_group
 from tests.support.wrk import tool_call, under_load
 

@@ -191,7 +191,7 @@ async def test_a_verifier_that_returns_something_else_is_named_in_the_log(
     with pytest.raises(Denied) as denied:
         await Access(verify).find("token")
     assert denied.value.status == 503
-    expected = "a token verifier must return a Principal, a name or None, got int"
+    expected = "expected it to return a Principal, a name or None, got int"
     assert expected in caplog.text
 
 

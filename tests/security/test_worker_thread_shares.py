@@ -263,7 +263,7 @@ async def test_an_abandoned_thread_is_counted_and_logged(
         assert threads is not None
         assert (threads.busy, threads.abandoned) == (0, 1)
         expected = (
-            "tool block was stopped, but its thread still runs: "
+            "tool block was cancelled, but its thread still runs: "
             "1 of 2 worker threads are abandoned"
         )
         assert expected in caplog.messages

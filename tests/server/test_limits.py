@@ -162,7 +162,7 @@ async def test_what_is_refused_takes_no_token(
             )
         ]
         assert set(told) == {
-            "Busy: calls of work under way: 1, as many as may be at once; try again in 1 s"
+            "Busy: too many calls of work in progress (limit: 1); try again in 1 s"
         }
         busy.go.set()
         assert len(await client.quiet()) == 1
@@ -320,7 +320,9 @@ async def test_five_hundred_calls_with_a_cap_of_ten(
                 refused(reply)
                 for reply in await client.exchange(*calls(revision, 500, "work"))
             ]
-            text = "Busy: calls of work under way: 10, as many as may be at once; try again in 1 s"
+            text = (
+                "Busy: too many calls of work in progress (limit: 10); try again in 1 s"
+            )
             assert told == [text] * 490
             assert (busy.running, busy.most) == (10, 10)
             busy.go.set()
@@ -374,7 +376,7 @@ async def test_a_bound_holds_for_all_that_runs_a_function(
             *[asking(R, id, method, about) for id in range(5)]
         )
         assert [refused(reply) for reply in replies] == [
-            "Busy: requests under way: 3, as many as may be at once; try again in 1 s"
+            "Busy: too many requests in progress (limit: 3); try again in 1 s"
         ] * 2
         assert len(await client.exchange(ping(R), request("list", "tools/list"))) == 2
         assert [

@@ -140,7 +140,7 @@ async def test_an_unknown_level_is_an_error_of_the_tool(
 
     async with connect(server) as client:
         assert (await client.call_tool("say")).is_error
-    assert "log level 'loud': it is one of debug, info" in caplog.text
+    assert "ctx.log(level): expected one of debug, info" in caplog.text
 
 
 async def test_the_level_is_each_clients_own() -> None:

@@ -102,7 +102,9 @@ async def test_a_call_that_the_tool_refuses_does_not_count(stores: Stores) -> No
         await stores.has_begun.wait()
         for _ in range(5):
             result = await client.call_tool("wait")
-            assert result.text.startswith("Busy: calls of wait under way: 1")
+            assert result.text.startswith(
+                "Busy: too many calls of wait in progress (limit: 1)"
+            )
         # The first call has used one, and the refused calls none.
         assert not (await client.call_tool("work")).is_error
         assert (await client.call_tool("work")).is_error

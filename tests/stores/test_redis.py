@@ -82,8 +82,8 @@ def pace() -> Pace:
         ("redis://a:99999", "Port"),
         ("redis://a/x", "not a number"),
         ("redis://a?db=1", "'db'"),
-        ("redis://a?prefix=", "must be one name"),
-        ("redis://a?prefix=b&prefix=c", "must be one name"),
+        ("redis://a?prefix=", "expected one prefix"),
+        ("redis://a?prefix=b&prefix=c", "expected one prefix"),
     ],
 )
 def test_an_address_that_cannot_be_used_is_refused(url: str, problem: str) -> None:

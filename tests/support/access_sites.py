@@ -19,6 +19,7 @@ from mcp_trio.transports.websocket import serve_websocket
 from tests.support.http_wire import (
     HEADERS,
     MODERN,
+    PATIENCE,
     Response,
     Signals,
     Site,
@@ -94,9 +95,12 @@ class Bearer(Site):
 
     @asynccontextmanager
     async def websocket(self) -> AsyncIterator[Any]:
-        """Open a WebSocket. Raises if the server refuses it."""
+        """Open a WebSocket. Raises if the server refuses it.
+
+        It must be closed within `PATIENCE` seconds.
+        """
         extra = [(name.encode(), value.encode()) for name, value in self.own.items()]
-        with ungrouped():
+        with ungrouped(), trio.fail_after(PATIENCE):
             async with self.wire() as wire, trio.open_nursery() as nursery:
                 yield await wrap_client_stream(
                     nursery,

@@ -10,12 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.support.paths import PROJECT
+from tests.support.ports import free_port
 
 PATIENCE = 20
 TEMPORARY = "".join(
@@ -25,11 +26,6 @@ TEMPORARY = "".join(
 HEAD = (
     "daemon off; worker_processes 1; pid {0}/pid; events {{}} http {{ access_log off; "
 )
-
-
-def free_port() -> int:
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        return int(free.getsockname()[1])
 
 
 def wait_for_port(port: int, process: subprocess.Popen[str]) -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.ports import free_port
+
 # With characters that have to be encoded in a URL.
 PASSWORD = "a/b:c@d"
 ENCODED_PASSWORD = "a%2Fb%3Ac%40d"
@@ -39,8 +41,7 @@ class RedisServer:
         self._program = program
         self._tls = tls
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port: int = free.getsockname()[1]
+        self.port = free_port()
 
     def url(self, prefix: str = "mcp_trio") -> str:
         """Return the URL of the store in this Redis."""
@@ -110,6 +111,13 @@ class RedisServer:
             replies = stream.makefile("rb")
             replies.readline()
             return replies.readline()
+
+    def stop(self) -> None:
+        """Let Redis end by itself, as the system does when it stops."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(30)
+            self._process = None
 
     def kill(self) -> None:
         """End Redis with SIGKILL, if it runs."""

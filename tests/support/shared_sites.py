@@ -136,6 +136,11 @@ class Events:
                 return None
         return self._messages.pop(0)
 
+    @property
+    def has_unread(self) -> bool:
+        """Whether messages have arrived that `next` has not returned yet."""
+        return bool(self._messages)
+
     async def primed(self) -> str:
         """Wait for the first event, and return the id of the latest one."""
         while not self.ids:

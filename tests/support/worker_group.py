@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.processes import ServerProcess, free_port
+from tests.support.ports import free_port
+from tests.support.processes import ServerProcess
 
 
 class WorkerGroup(ServerProcess):

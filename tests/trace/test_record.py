@@ -28,6 +28,7 @@ from mcp_trio.trace.format import BadTrace, encode, read
 from mcp_trio.trace.record import Recorder, record_network
 from mcp_trio.trace.sniffer import public
 from tests.support.paths import PROJECT as ROOT
+from tests.support.ports import refusing_port
 
 STAND_IN = """
 import sys, trio
@@ -1166,9 +1167,7 @@ async def test_a_server_that_resets_is_passed_on_and_noted(path):
 
 
 async def test_a_server_that_is_not_there_is_named_and_the_client_let_go(path, capsys):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with trio.fail_after(30):
+    with refusing_port() as port, trio.fail_after(30):
         async with (
             in_front_of(f"http://127.0.0.1:{port}/mcp", path) as own,
             await to(own) as client,

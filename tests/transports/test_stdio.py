@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 import mcp_trio
-from mcp_trio.transports import awake
+from mcp_trio.transports import busy_wait
 from mcp_trio.transports.stdio import open_wire
 
 ROOT = Path(mcp_trio.__file__).parents[1]
@@ -438,7 +438,7 @@ def test_stderr_may_be_closed_and_the_others_null(redirect, stdout):
 def test_closed_standard_input_or_output_is_an_error_that_says_so(redirect):
     ended = run(RUN, redirect=redirect)
     assert ended.returncode == 1
-    assert b"standard input and output must be open" in ended.stderr
+    assert b"expected standard input and output to be open" in ended.stderr
 
 
 def test_files_serve_as_standard_input_and_output(tmp_path):
@@ -523,12 +523,12 @@ async def answer_and_count(wire, glances):
     trio.lowlevel.remove_instrument(glances)
 
 
-async def test_the_input_can_be_ended_while_its_reader_waits_awake(monkeypatch):
-    monkeypatch.setattr(awake, "AWAKE", 10)
+async def test_the_input_can_be_ended_while_its_reader_polls(monkeypatch):
+    monkeypatch.setattr(busy_wait, "DURATION", 10)
     async with connected(pipes) as (wire, far):
         await far.write(b"1\n")
         await wire.receive()
-        wire.send(b"reply")  # so that the wait for the next one polls
+        wire.send(b"reply")  # so that the next wait polls first
         received = []
 
         async def receive():
@@ -544,7 +544,7 @@ async def test_the_input_can_be_ended_while_its_reader_waits_awake(monkeypatch):
         assert received == [[]]
 
 
-async def test_a_client_that_was_quick_to_go_on_is_waited_for_awake_for_a_moment():
+async def test_the_reader_polls_for_a_client_that_was_quick_last_time():
     after_quick, after_slow = Glances(), Glances()
     async with connected(pipes) as (wire, far):
         await far.write(b"1\n")

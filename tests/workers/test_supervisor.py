@@ -19,7 +19,7 @@ import trio
 
 from mcp_trio.cli.main import main
 from mcp_trio.cli.run_options import SETTINGS, SWITCHES
-from mcp_trio.cli.worker import be_worker
+from mcp_trio.cli.worker import run_worker
 from mcp_trio.workers.messages import (
     AllMetrics,
     Begin,
@@ -30,7 +30,8 @@ from mcp_trio.workers.messages import (
     Stop,
     WorkerChannel,
 )
-from tests.support.processes import free_port, http_get, until
+from tests.support.ports import free_port
+from tests.support.processes import http_get, until
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32", reason="there are no workers on Windows"
@@ -191,7 +192,7 @@ def test_a_worker_serves_what_its_parent_says_until_it_is_stopped(spec: Path) ->
         with ours:
             trio.run(be_parent)
 
-    assert run_while(lambda: be_worker([str(theirs.detach())]), act) == 0
+    assert run_while(lambda: run_worker([str(theirs.detach())]), act) == 0
     ready, page, last, end = told
     url = f"http://127.0.0.1:{port}/mcp"
     assert ready == Ready("shared", [url], 2.0)

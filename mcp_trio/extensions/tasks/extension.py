@@ -47,16 +47,20 @@ class UpdateParams(TaskParams, kw_only=True, rename="camel"):
 
 
 class Tasks(Extension):
-    """Calls of tools that go on after their request was answered.
+    """Calls of tools that continue after their request was answered.
 
-    A server declares it by itself as soon as a tool has `task=`. To set more, pass one
-    to `Server(extensions=[Tasks(...)])`.
+    A server declares this extension as soon as a tool has `task=`. To change its
+    settings, pass one to `Server(extensions=[Tasks(...)])`. Durations are in seconds.
 
-    `slots` is the number of tasks that this process works on at a time; others wait.
-    `ttl` and `poll_interval` are for tools that have none of their own, and `most_ttl`
-    is the longest that a task is kept. One client may have `most_tasks` that have not
-    expired, and those may hold `most_bytes`. Durations are in seconds.
-    `store` is where tasks are kept: by default that of the server.
+    Args:
+        slots: The number of tasks that this process runs at the same time. Others wait.
+        ttl: How long a task is kept, for tools without a `ttl` of their own.
+        poll_interval: How long clients wait between two polls, for tools that do not
+            set it.
+        most_ttl: The longest that a task is kept.
+        most_tasks: The number of unexpired tasks that one client may have.
+        most_bytes: The number of bytes that these tasks and their results may hold.
+        store: Where tasks are kept. By default, in the store of the server.
     """
 
     identifier = IDENTIFIER

@@ -89,8 +89,13 @@ class TaskRecord(ShownTask, kw_only=True, omit_defaults=True):
     error: Raw | UnsetType = UNSET
 
     def seconds_left(self) -> float:
-        """Return the time that the task may still be kept."""
-        return self.created + self.ttl - time.time()
+        """Return the time that a task which exists may still be kept.
+
+        If the process that created it has another clock, this may be too long. The
+        store deletes the task in time.
+        """
+        left = self.created + self.ttl - time.time()
+        return left if 0 < left < self.ttl else self.ttl
 
     def fail_with(self, error: Raw) -> None:
         """Let the task fail with an error object of JSON-RPC."""

@@ -1,4 +1,4 @@
-"""A POST with requests in it, from their start to the response."""
+"""A POST that contains requests: running them, and the response."""
 
 from collections.abc import Coroutine
 from time import perf_counter
@@ -30,14 +30,14 @@ class ServiceState(Struct, eq=False):
     server: Server
     metrics: Metrics
     sessions: Sessions
-    waiting: "set[Exchange]" = set()  # those whose requests wait for something
+    waiting: "set[Exchange]" = set()  # those whose requests are waiting
 
 
 class Exchange(Struct, eq=False):
     """A POST with a request or a batch in it.
 
     A host calls `begin` as soon as it has read the POST. If that returns no reply, the
-    task that called it goes on with `rest`, and another task takes the response from
+    task that called it continues with `rest`, and another task gets the response from
     `response`.
     """
 
@@ -55,8 +55,8 @@ class Exchange(Struct, eq=False):
     def begin(self, work: Call | Batch) -> Reply | None:
         """Run a request, or a batch, until it ends or first waits.
 
-        Returns the response if it is complete and not a stream. Raises Spoiled, with
-        the reply or this exchange, if the request left a cancel scope open.
+        Returns the response if it is complete and not a stream. Raises ScopeLeaked,
+        with the reply or this exchange, if the request left a cancel scope open.
         """
         server = self.state.server
         conversation = self.conversation
@@ -88,31 +88,31 @@ class Exchange(Struct, eq=False):
         return None
 
     async def rest(self, scope: trio.CancelScope) -> None:
-        """Go on with work that waits, in the task that began it.
+        """Finish work that waits, in the task that began it.
 
-        The scope belongs to the caller; `stop` cancels it.
+        The scope belongs to the caller, and `stop` cancels it.
         """
         if self._rest is None:
             return
         self._scope = scope
         message = None
         try:
-            message = await self._continued(self._rest, scope)
+            message = await self._remaining(self._rest, scope)
         finally:
             self._finish(message)
             self.state.waiting.discard(self)
 
     def stop(self) -> None:
-        """Cancel the work, if it still runs."""
+        """Cancel the work if it is still running."""
         if self._scope is not None:
             self._scope.cancel()
 
-    def client_gone(self) -> None:
-        """Note that the client has gone. Cancels, unless it can come back."""
+    def client_disconnected(self) -> None:
+        """Cancel the work, unless the client can reconnect and resume the response."""
         if not self.post_response.is_in_session:
             self.stop()
 
-    def _continued(
+    def _remaining(
         self, rest: Continuation[bytes | None], scope: trio.CancelScope
     ) -> Continuation[bytes | None]:
         """Return an awaitable for the rest of the request, or of the batch."""
@@ -134,7 +134,7 @@ class Exchange(Struct, eq=False):
         principal: Principal,
         scope: trio.CancelScope,
     ) -> bytes | None:
-        """Wait for a subscription, and cancel it when its token is no longer valid."""
+        """Run a subscription, and cancel it when its token is no longer valid."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(access.outlast, self.token, principal, scope.cancel)
             try:
@@ -145,10 +145,10 @@ class Exchange(Struct, eq=False):
     # The end
 
     async def response(self) -> Reply | Feed:
-        """Wait until it is known what kind of response there will be, and return it."""
+        """Wait until the kind of response is decided, and return the response."""
         decided = await self.post_response.decided()
         if isinstance(decided, Reply):
-            # The host keeps as much of it as the client has not read.
+            # From now on only the host keeps it, until the client has read it.
             self.post_response.reply = None
             return decided
         return Feed(decided, self.state.metrics)
@@ -156,12 +156,12 @@ class Exchange(Struct, eq=False):
     def _finish(self, message: bytes | None) -> None:
         """Complete the response.
 
-        `message` is None if they were cancelled, or have no reply.
+        `message` is None if the work was cancelled or has no reply.
         """
         request = self._request
-        # A client may be slow to read the response. What it sent is not kept for that.
+        # The request is not kept while a slow client reads the response.
         self._request = None
-        # A request that has waited was logged by `finish`, and has held up no others.
+        # A request that has waited was logged by `finish`, and did not block others.
         if request is not None and self._rest is None:
             self._log_if_slow(request)
         self.post_response.finish(message, request)
@@ -169,7 +169,7 @@ class Exchange(Struct, eq=False):
             self._observe(message)
 
     def _observe(self, message: bytes) -> None:
-        """Show an observer the result, or the refusal that is sent instead of it."""
+        """Pass the observer the result, or the refusal that is sent instead."""
         conversation = self.conversation
         reply = self.post_response.reply
         sent = message if reply is None else reply.body
@@ -177,7 +177,7 @@ class Exchange(Struct, eq=False):
             conversation.observer(conversation, "server", sent)
 
     def _log_if_slow(self, request: Request) -> None:
-        """Log a request that held up all others for long."""
+        """Log a request that blocked all others for too long."""
         seconds = perf_counter() - self._began
         if seconds > SLOW:
             self.state.server.event_log.log_slow(request, seconds)

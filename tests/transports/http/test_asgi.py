@@ -298,7 +298,7 @@ async def test_hypercorn_is_started_again_after_a_failure(
 
     await failing(fails_ten_times, monkeypatch, stopping)
     assert [record.message for record in caplog.records] == [
-        "hypercorn failed, and is started again: OSError('one client')"
+        "hypercorn failed and is restarted: OSError('one client')"
     ] * 10
     pauses = [round(later - one, 3) for one, later in itertools.pairwise(starts)]
     assert pauses == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1, 1, 1, 1]

@@ -60,7 +60,10 @@ def read(pieces: list[bytes], *, forgetful: bool = False) -> list[Any]:
         )
         for one in parser.requests
     ]
-    return [requests, parser.stage, parser.failed, parser.expects, parser.rest]
+    return [
+        *(requests, parser.stage, parser.failed),
+        *(parser.expects_continue, parser.after_upgrade),
+    ]
 
 
 # What begins, ends or looks like a head, and bodies that do.

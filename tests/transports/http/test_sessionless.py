@@ -104,7 +104,7 @@ async def test_nothing_is_kept_of_what_has_no_session() -> None:
         refused = await there.post(
             message("resources/subscribe", {"uri": "notes://one"}), headers
         )
-        assert "a session is wanted" in refused.json["error"]["message"]
+        assert "subscribing needs a session" in refused.json["error"]["message"]
         assert reachable(server.subscriptions, HttpSession) == []
 
 

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from mcp_trio import Access, Context, Principal, Server
 from mcp_trio.client.event_parser import EventParser
 from mcp_trio.stores import peers
+from mcp_trio.stores.base import Record, StoreUnavailable
 from mcp_trio.stores.memory import MemoryStore
 from mcp_trio.stores.parent import ParentStore, serve_store
 from mcp_trio.transports.http import followed_stream
@@ -170,18 +172,22 @@ async def test_only_the_latest_stream_gets_announcements() -> None:
                 raise AssertionError(f"{await old.next()} was sent twice")
 
 
-class SlowNewsStore(PartedStore):
-    """The store as a process sees it whose messages to all others are held back."""
+class SlowMessagesStore(PartedStore):
+    """The store as a process sees it whose messages to others are held back.
 
-    def __init__(self, shared: SharedMemoryStore) -> None:
+    `kind` is `news` for those to all processes, `inbox` for those to one.
+    """
+
+    def __init__(self, shared: SharedMemoryStore, kind: str) -> None:
         super().__init__(shared)
+        self._kind = kind
         self.goes_on = trio.Event()
         self.goes_on.set()
         self.has_waited = trio.Event()
 
     async def append(self, log: str, *data: bytes, **options: Any) -> int:
         """Append, when it may."""
-        if log.startswith("news:") and not self.goes_on.is_set():
+        if log.startswith(self._kind) and not self.goes_on.is_set():
             self.has_waited.set()
             await self.goes_on.wait()
         return await super().append(log, *data, **options)
@@ -216,7 +222,7 @@ async def test_of_two_streams_that_open_at_once_one_gets_each_announcement(
     is_changed: bool,
 ) -> None:
     shared = SharedMemoryStore()
-    slow = SlowNewsStore(shared)
+    slow = SlowMessagesStore(shared, "news")
     async with (
         one_site(make, slow) as a,
         one_site(make, shared) as b,
@@ -381,6 +387,54 @@ async def test_a_stream_of_one_process_is_resumed_at_another(host: str) -> None:
         for there in (a, b):
             async with getting(there, session, seen) as resumed:
                 assert len(await resumed.rest()) == 3
+
+
+async def test_whoever_follows_a_stream_is_told_what_was_added_before_that_was_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(followed_stream, "POLL_INTERVAL", 600)
+    steps = Steps()
+    shared = SharedMemoryStore()
+    slow = SlowMessagesStore(shared, "inbox")
+    async with one_site(steps.make, shared) as a, one_site(steps.make, slow) as b:
+        session = await a.open_session()
+        steps.go.release()
+        async with calling(a, session, "advance", {"count": 1}) as events:
+            await events.next()
+            slow.goes_on = trio.Event()
+            last = events.ids[-1]
+            async with getting(b, session, last, patience=5) as resumed:
+                # B has read the stream, and A does not know that B follows it.
+                await slow.has_waited.wait()
+                await trio.testing.wait_all_tasks_blocked()
+                steps.go.release()
+                await events.rest()
+                slow.goes_on.set()
+                (reply,) = await resumed.rest()
+                assert reply["result"]["content"][0]["text"] == "done"
+
+
+class HalfAwayStore(PartedStore):
+    """The store as a process sees it that cannot look for other processes."""
+
+    async def read(self, key: str) -> Record | None:
+        """Read, unless it is about a process."""
+        if key.startswith("process:"):
+            raise StoreUnavailable("cut off")
+        return await super().read(key)
+
+
+async def test_a_session_is_used_while_the_store_comes_and_goes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shared = SharedMemoryStore()
+    half = HalfAwayStore(shared)
+    async with one_site(make, shared) as a, one_site(make, half) as b:
+        session = await a.open_session()
+        for _ in range(3):
+            assert (await add(b, session)).status == 200
+            await trio.testing.wait_all_tasks_blocked()
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_an_event_of_no_stream_is_refused() -> None:

@@ -181,8 +181,8 @@ async def test_a_question_fails_with_the_reason(version: str) -> None:
         assert result["isError"]
         said = result["content"][0]["text"]
         assert said == (
-            f"elicitation/create needs a session in revision {version}, and this "
-            "server keeps none"
+            f"elicitation/create needs a session in revision {version}, but this "
+            "server is stateless"
         )
         answer = {"jsonrpc": "2.0", "id": "ask-1", "result": {}}
         reply = await there.post(answer, stated(version))
