@@ -250,6 +250,13 @@ class ConsolePage(Page):
         self.select("#revision", revision)
         self.ready()
 
+    def start_task(self, url: str, tool: str) -> None:
+        """Open a console in the newest revision, and call a tool that is a task."""
+        self.visit(url)
+        self.use_revision("2026-07-28")
+        self.choose(tool)
+        self.submit()
+
     def until_task(self, *words: str) -> None:
         """Wait until the latest task in the list shows all these words."""
         text = "(document.querySelector('#tasks li')?.innerText ?? '')"
@@ -795,10 +802,7 @@ def test_a_task_is_cancelled_where_it_was_called_and_in_the_list(
 def test_a_task_goes_on_while_its_page_is_loaded_again(
     page: ConsolePage, tasks: tuple[str, str]
 ) -> None:
-    page.visit(tasks[0])
-    page.use_revision("2026-07-28")
-    page.choose("paint")
-    page.submit()
+    page.start_task(tasks[0], "paint")
     page.until("document.querySelector('#question').open")
     page.call("Page.reload")
     page.until("performance.getEntriesByType('navigation')[0].type === 'reload'")
@@ -818,10 +822,7 @@ def test_a_task_goes_on_while_its_page_is_loaded_again(
 def test_a_question_of_a_task_that_is_refused_cancels_the_task(
     page: ConsolePage, tasks: tuple[str, str]
 ) -> None:
-    page.visit(tasks[0])
-    page.use_revision("2026-07-28")
-    page.choose("think")
-    page.submit()
+    page.start_task(tasks[0], "think")
     page.until("document.querySelector('#question').open")
     page.click("#question-cancel")
     assert "cancelled after" in page.result()
@@ -830,10 +831,7 @@ def test_a_question_of_a_task_that_is_refused_cancels_the_task(
 def test_a_task_that_fails_or_expires_says_so(
     page: ConsolePage, tasks: tuple[str, str]
 ) -> None:
-    page.visit(tasks[0])
-    page.use_revision("2026-07-28")
-    page.choose("break_down")
-    page.submit()
+    page.start_task(tasks[0], "break_down")
     assert "out of order" in page.result()
     page.until_task("failed", "out of order")
     page.choose("forget")
@@ -865,10 +863,7 @@ def test_tasks_of_other_clients_are_shown_and_left_alone(
 def test_a_page_that_changes_its_revision_leaves_its_task(
     page: ConsolePage, tasks: tuple[str, str]
 ) -> None:
-    page.visit(tasks[0])
-    page.use_revision("2026-07-28")
-    page.choose("dig")
-    page.submit()
+    page.start_task(tasks[0], "dig")
     page.until_task("working", "3 of 10")
     page.use_revision("2025-11-25")
     assert "The task continues without it." in page.result()
