@@ -77,10 +77,10 @@ BAD = {
     "no digest": "alice",
     "a token in its place": "alice secret",
     "a short digest": f"alice {digest('one')[:-1]}",
-    "a digest that is none": f"alice {'x' * 64}",
+    "an invalid digest": f"alice {'x' * 64}",
     "scopes with blanks": f"{ALICE}, more",
     "an empty scope": f"alice {digest('one')} admin,,mcp",
-    "a scope that is none": f'alice {digest("one")} ad"min',
+    "an invalid scope": f'alice {digest("one")} ad"min',
     "no name": f"{digest('one')}",
 }
 

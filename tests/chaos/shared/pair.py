@@ -63,7 +63,7 @@ class Pair(Struct):
     members: list[Member]
     redis: RedisServer
     journal: Path
-    # Whether each process counts calls alone now, because Redis is away.
+    # Whether each process counts only its own calls, because Redis is unavailable.
     counts_alone: bool = False
 
     async def command(self, *words: str) -> bytes:

@@ -1,6 +1,6 @@
 """A client that sends each request to the process of its choice, and follows streams.
 
-What goes wrong is a `Problem`, and its text says of which kind. A fault excuses some
+Anything that goes wrong is a `Problem`, and its text says which kind. A fault excuses some
 kinds: see `faults.py`. A problem that has passed, because a later attempt succeeded, is
 reported with `pair.report`.
 """
@@ -57,7 +57,7 @@ class Visitor:
         self, name: str, pair: Pair, report: Callable[[Exception], None]
     ) -> None:
         self.name = name
-        # The resource whose changes it hears of, if it listens.
+        # The resource that it is subscribed to, if it listens.
         self.resource = f"notes://{name}"
         self.pair = pair
         self.report = report
@@ -177,7 +177,7 @@ class Visitor:
 
 
 class _Wire(Wire):
-    """A connection, on which a client waits longer than in other tests."""
+    """A connection with a longer patience than in other tests."""
 
     patience = HANGS
 
