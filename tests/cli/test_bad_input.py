@@ -1,4 +1,4 @@
-"""A wrong option, variable or file causes one line: what was expected, given, and next."""
+"""A wrong option, variable or file causes one line that says how to correct it."""
 
 import pytest
 

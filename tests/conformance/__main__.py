@@ -69,7 +69,7 @@ SUITE_SECONDS = 300
 
 
 class Tally(NamedTuple):
-    """What became of a scenario's checks. A warning is a SHOULD that was not kept: it counts as failed."""
+    """The results of a scenario. A warning, a violated SHOULD, counts as a failure."""
 
     scenario: str
     passed: int
@@ -232,7 +232,7 @@ def wait_until_open(process: subprocess.Popen[bytes], port: int) -> None:
 
 
 def tallied(folder: Path) -> Iterator[Tally]:
-    """What the suite has written down: a folder `server-<scenario>-<time>` for each scenario."""
+    """Return the results: a folder `server-<scenario>-<time>` for each scenario."""
     for file in sorted(folder.glob("*/checks.json")):
         checks: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
         name = re.sub(r"^server-|-\d{4}-\d\d-\d\dT[\d-]+Z$", "", file.parent.name)

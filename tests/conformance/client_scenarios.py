@@ -1,4 +1,6 @@
-"""The client scenarios of the official suite: `python -m tests.conformance.client_scenarios`.
+"""Run the client scenarios of the official suite.
+
+    python -m tests.conformance.client_scenarios
 
 Scenarios with an OAuth login are left out, because `mcp_trio.client` takes a token and
 leaves the login to the program. So are the scenarios of extensions.

@@ -1,4 +1,4 @@
-"""The distributions of this project and of the example can be published and installed."""
+"""The distributions of this project and of the example can be installed."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_on_http_neither_side_notices_the_recorder(
 
 
 def check_that_it_replays(trace: Path, *server: str) -> None:
-    """The values that the SDK's server changes are detected, and nothing else differs."""
+    """Values that the SDK's server changes are detected. Nothing else differs."""
     assert run([*MCP_TRIO, "replay", "--stabilise", str(trace), *server]).endswith(
         "no differences\n"
     )

@@ -1,4 +1,4 @@
-"""examples/timezones answers three clients like the official reference server `time`."""
+"""examples/timezones answers three clients like the reference server `time`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists the messages of the package that users can see: python -m tests.package.messages
+"""Lists the messages that users can see: `python -m tests.package.messages`.
 
 They are the texts of exceptions, refusals, log lines and help. Values in a message are
 shown as {...}. Read the list after you have added messages.

@@ -447,7 +447,7 @@ def test_the_one_private_attribute_is_read_in_one_file() -> None:
 
 
 def own_docstring(thing: Any) -> str:
-    """Its own docstring: neither inherited, nor the signature that dataclasses puts in its place."""
+    """Return its own docstring, not inherited, and not made by dataclasses."""
     text = (
         vars(thing).get("__doc__")
         if inspect.isclass(thing)

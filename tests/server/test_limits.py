@@ -58,7 +58,7 @@ NEWEST = MODERN[-1]
 
 
 class Busy:
-    """A server with tools that wait, that do not wait, and that have their own limits."""
+    """A server with tools that wait, do not wait, and have their own limits."""
 
     def __init__(self, limits: Limits | None = None, **own: Any) -> None:
         self.server = Server("busy", limits=limits, grace=1)

@@ -1,4 +1,4 @@
-"""Middleware runs around tool calls, reads and prompts, in order, and may change them."""
+"""Middleware runs around tool calls, reads and prompts, and may change them."""
 
 import re
 

@@ -1072,7 +1072,7 @@ UPGRADED = (
 
 
 def frames(is_client, compressed):
-    """Return a side's frames: fragments around a ping, an invalid one, bytes, the end."""
+    """Return a side's frames: fragments around a ping, an invalid one, and bytes."""
     deflate = PerMessageDeflate()
     deflate.finalize("permessage-deflate")
     protocol = FrameProtocol(is_client, [deflate] if compressed else [])

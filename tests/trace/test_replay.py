@@ -50,7 +50,7 @@ def line(sender, what, **parts):
 
 
 def trace(*lines, **header):
-    """Return a trace from pairs such as (">", client message), ("<", server message)."""
+    """Return a trace of pairs: (">", client message), ("<", server message)."""
     header = Header(
         mcp_trace=1, **{"transport": "stdio", "revision": OPENING, **header}
     )
@@ -719,7 +719,7 @@ async def test_a_stateless_trace_is_sent_over_http_with_the_heads_that_it_wants(
 
 
 async def test_over_http_nothing_overtakes_a_notification(nursery):
-    """A server that accepts the notification late has not seen the request behind it by then."""
+    """A server that accepts a notification late has not seen the next request."""
     seen = []
 
     async def serve(stream):

@@ -503,7 +503,7 @@ def test_an_interrupt_leaves_the_pipe_blocking():
 
 
 class Glances(trio.abc.Instrument):
-    """Counts how often the loop looks for input without waiting, until it first waits."""
+    """Counts how often the loop polls for input until it first waits."""
 
     def __init__(self):
         self.count = 0

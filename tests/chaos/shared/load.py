@@ -254,7 +254,7 @@ class Hearing(Visitor):
 
 
 async def heard(visitor: Hearing, number: int) -> None:
-    """Change a resource at one process, and wait for the notification at any process."""
+    """Change a resource at one process, and wait for the notification at another."""
     listener = visitor.listener
     member = visitor.members(number)[0]
     await listener.is_connected.wait()

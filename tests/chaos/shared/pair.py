@@ -1,4 +1,4 @@
-"""Two processes of one server, A and B, with one Redis, and what can be done to them."""
+"""Two processes of one server, A and B, with one Redis, and ways to disturb them."""
 
 from __future__ import annotations
 

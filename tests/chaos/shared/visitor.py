@@ -1,6 +1,6 @@
 """A client that sends each request to the process of its choice, and follows streams.
 
-Anything that goes wrong is a `Problem`, and its text says which kind. A fault excuses some
+Anything that goes wrong is a `Problem`, whose text says its kind. A fault excuses some
 kinds: see `faults.py`. A problem that has passed, because a later attempt succeeded, is
 reported with `pair.report`.
 """

@@ -23,7 +23,7 @@ MIB = 2**20
 
 
 async def answered(there: Site, data: bytes) -> tuple[int, bool]:
-    """Return the status of the first response, and whether the connection was closed."""
+    """Return the status of the first response, and whether it closes the connection."""
     async with there.wire() as wire:
         await wire.send(data)
         response = await wire.response()
