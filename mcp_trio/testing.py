@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["connect", "replay"]
 
-# Seconds that a test waits for a reply, unless it says otherwise.
+# Seconds that a test waits for a reply by default.
 TIMEOUT = 30.0
 
 
@@ -111,10 +111,10 @@ async def replay(
             replay.
         over: The transport: "stdio", "http", "sse" or "ws".
     """
-    # Deferred, as most tests replay nothing.
+    # Deferred, because most tests do not replay traces.
     from .trace.format import read
     from .trace.replay import Replay, ways
-    from .trace.suite import Result, told
+    from .trace.suite import Result, report_lines
 
     result = Result(Path(trace))
     recorded = read(result.path)
@@ -122,4 +122,4 @@ async def replay(
     for run in result.replays:
         await run.against(server)
     if result.findings:
-        raise AssertionError("\n".join(told(result)))
+        raise AssertionError("\n".join(report_lines(result)))

@@ -378,7 +378,7 @@ def test_the_log_goes_to_stderr_from_its_level_on(folder):
 # Mistakes
 
 MISTAKES = {
-    "no such file": (("run", "nothing.py"), ["nothing.py", "no such file"]),
+    "no such file": (("run", "nothing.py"), ["nothing.py", "does not exist"]),
     "broken file": (("run", "broken.py"), ["ZeroDivisionError", "broken.py, line 1"]),
     "no such object": (("run", "server.py:other"), ["'other'", "server.py:server"]),
     "nobody at a WebSocket": (
@@ -405,7 +405,7 @@ MISTAKES = {
     "a command to run": (("run", "--", "python"), ["inspect -- python"]),
     "inspect: no such file": (
         ("inspect", "nothing.py"),
-        ["nothing.py", "no such file"],
+        ["nothing.py", "does not exist"],
     ),
     "inspect: nobody there": (
         ("inspect", "http://127.0.0.1:1/mcp"),

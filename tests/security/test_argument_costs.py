@@ -1,7 +1,9 @@
 """Arguments that do not fit cost no more than decoding them."""
 
+import gc
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -79,3 +81,21 @@ def test_whole_numbers_are_integers_in_arguments_of_a_usual_size(where: str) -> 
 def test_whole_numbers_in_arguments_of_an_unusual_size_are_refused() -> None:
     with pytest.raises(InvalidArguments, match="expected integer, got number"):
         Parameters(_integers).decode(_list_of(b"1.0"))
+
+
+def test_arguments_that_do_not_fit_are_freed_without_the_garbage_collector() -> None:
+    def add(a: int) -> int:
+        return a
+
+    parameters = Parameters(add, of="tool add")
+    gc.collect()
+    gc.disable()
+    try:
+        with suppress(InvalidArguments):
+            parameters.decode(b'{"a": "x"}')
+        kept = [
+            one for one in gc.get_objects() if isinstance(one, msgspec.MsgspecError)
+        ]
+    finally:
+        gc.enable()
+    assert kept == []

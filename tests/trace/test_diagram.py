@@ -39,7 +39,7 @@ def columns(row: str) -> int:
 
 
 def plain(picture: Trace, width: int = 100) -> list[str]:
-    return in_terminal(picture, width, colour=False).split("\n")
+    return in_terminal(picture, width, color=False).split("\n")
 
 
 def row_with(text: str, rows: list[str]) -> str:
@@ -198,9 +198,9 @@ def test_anything_fits(text: str, data: bytes, width: int) -> None:
 
 
 def test_colours_change_no_character() -> None:
-    coloured = in_terminal(CONVERSATION, 80, colour=True)
+    coloured = in_terminal(CONVERSATION, 80, color=True)
     assert re.sub(r"\x1b\[\d+m", "", coloured) == in_terminal(
-        CONVERSATION, 80, colour=False
+        CONVERSATION, 80, color=False
     )
     kinds = dict(re.findall(r"\x1b\[(\d+)m[├│][─◀]+ (\S+ \S+)", coloured))
     assert len(kinds) == 7

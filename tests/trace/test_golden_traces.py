@@ -12,7 +12,7 @@ import pytest
 
 from mcp_trio.protocol.revisions import Revision
 from mcp_trio.trace.format import Trace, read
-from mcp_trio.trace.replay import Replay, holds_on, ways
+from mcp_trio.trace.replay import Replay, transports_of, ways
 from tests.support import seed_examples
 from tests.support.golden import Json, decoded, parts, problems_in
 from tests.support.seed_examples import ANY_TEXT, contains, kind, with_any_text
@@ -262,7 +262,7 @@ async def differences(trace: Trace, over: Any, way: str) -> list[Any]:
 def all_ways(path: Path) -> list[tuple[Any, str]]:
     """Return how a trace can be replayed, as pairs of a transport and a way."""
     trace = trace_in(path)
-    return [(over, way) for over in holds_on(trace) for way in ways(trace, over)]
+    return [(over, way) for over in transports_of(trace) for way in ways(trace, over)]
 
 
 async def assert_replays(path: Path, pairs: list[tuple[Any, str]]) -> None:

@@ -73,7 +73,7 @@ def test_a_pattern_says_what_it_expected():
         ({"type": "any", "regex": "a"}, "expected one of type, regex and same"),
         ({"regex": "("}, "regex '(': missing )"),
         ({"same": "a"}, "expected a JSON Pointer"),
-        ({"type": "any", "line": 2}, "line: expected same with it"),
+        ({"type": "any", "line": 2}, "line: expected same together with line"),
     ],
 )
 def test_a_pattern_that_makes_no_sense_is_refused(fields, problem):
@@ -228,7 +228,7 @@ async def test_what_differs_is_asserted_and_what_the_client_repeats_is_sent_anew
     }
     for _ in range(3):
         [after] = await suite.replay_all([recorded], "notes.py")
-        assert list(suite.told(after)) == []
+        assert list(suite.report_lines(after)) == []
 
 
 async def test_a_value_that_does_not_match_is_named_with_its_path(recorded):
@@ -237,7 +237,7 @@ async def test_a_value_that_does_not_match_is_named_with_its_path(recorded):
         SERVER.replace('f"note{', 'f"memory{'), encoding="utf-8"
     )
     [result] = await suite.replay_all([recorded], "notes.py", ["stdio"])
-    told = list(suite.told(result))
+    told = list(suite.report_lines(result))
     assert any(
         row.startswith(
             "one.jsonl:5: $.result.structuredContent.id is not a string that matches "
@@ -413,4 +413,4 @@ async def test_an_announcement_that_is_sent_only_sometimes_becomes_optional(
     [[first], [second]] = runs
     assert suite.make_optional(first, second) == [CHANGED["method"]]
     [result] = await suite.replay_all([path], "notes.py", over=["stdio"])
-    assert list(suite.told(result)) == []
+    assert list(suite.report_lines(result)) == []

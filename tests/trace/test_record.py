@@ -336,7 +336,7 @@ def test_the_exit_code_is_the_servers_and_its_errors_are_ours(path):
         path, [sys.executable, "-c", "import sys; input(); sys.exit('a word')"], b"\n"
     )
     assert (out, code) == (b"", 1)
-    assert err.splitlines() == ["a word", "record: the server ended with exit code 1"]
+    assert err.splitlines() == ["a word", "record: the server exited with code 1"]
 
 
 def test_a_server_that_dies_in_mid_line_leaves_a_whole_trace(path):
@@ -348,7 +348,7 @@ def test_a_server_that_dies_in_mid_line_leaves_a_whole_trace(path):
         said = process.stderr.read().decode()
     assert (
         said
-        == "record: the server was ended by SIGKILL in mid-line, before the client did\n"
+        == "record: the server was terminated by SIGKILL in the middle of a line before the client closed its input\n"
     )
     assert lines(path) == [
         {"from": "client", "message": json.loads(PING)},
@@ -380,11 +380,11 @@ def test_a_client_that_vanishes_is_noted_and_the_server_ends(path):
         process.stdin.close()
         assert process.wait(20) == 1
         said = process.stderr.read().decode().splitlines()
-    assert said[0] == "record: the client does not read any more"
+    assert said[0] == "record: the client has stopped reading"
     assert "Traceback" not in said[1] or "BrokenPipeError" in "".join(
         said
     )  # the server's own
-    assert said[-1] == "record: the server ended with exit code 1"
+    assert said[-1] == "record: the server exited with code 1"
     assert read(path).lines[0].data == PING
 
 
@@ -399,9 +399,7 @@ def test_a_server_that_closes_its_input_is_noted_and_the_client_learns_of_it(pat
         process.terminate()
         process.wait(20)
         assert heard
-        assert (
-            process.stderr.readline() == b"record: the server does not read any more\n"
-        )
+        assert process.stderr.readline() == b"record: the server has stopped reading\n"
     assert [line.data for line in read(path).lines if line.sender == "client"] == [PING]
 
 
@@ -417,7 +415,7 @@ def test_signals_are_passed_on(path, number):
         assert process.wait(20) == 7
         assert (
             process.stderr.read()
-            == b"record: the server ended with exit code 7, before the client did\n"
+            == b"record: the server exited with code 7 before the client closed its input\n"
         )
 
 
@@ -497,7 +495,7 @@ def test_each_of_several_recorders_writes_a_file_of_its_own(path):
         ]
     written = {path.with_name(f"a-{number}.jsonl") for number in (2, 3, 4)}
     assert set(said) == {
-        f"record: {path} exists; this one is {one}\n" for one in written
+        f"record: {path} exists; recording to {one}\n" for one in written
     }
     assert [one.stat().st_mode & 0o777 for one in written] == [0o600] * 3
     assert [len(read(one).lines) for one in written] == [4] * 3
@@ -1052,7 +1050,7 @@ async def test_bytes_that_are_not_http_pass_through(path, asked, answered, raw, 
     assert raws == ([asked.decode("latin-1")] if raw is None else raw)
     said = capsys.readouterr().err.splitlines()
     assert len(said) == len(raws)
-    assert all("cannot be read" in line for line in said)
+    assert all("cannot parse" in line for line in said)
 
 
 @pytest.mark.thorough
