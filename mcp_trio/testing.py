@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["connect", "replay"]
 
-# Seconds that a test waits for a reply, unless it says otherwise.
+# Seconds that a test waits for a reply by default.
 TIMEOUT = 30.0
 
 
@@ -111,7 +111,7 @@ async def replay(
             replay.
         over: The transport: "stdio", "http", "sse" or "ws".
     """
-    # Deferred, as most tests replay nothing.
+    # Deferred, because most tests do not replay traces.
     from .trace.format import read
     from .trace.replay import Replay, ways
     from .trace.suite import Result, told

@@ -154,5 +154,5 @@ class UrlElicitationRequired(ProtocolError, code=-32042):
         super().__init__(message, data={"elicitations": elicitations})
 
 
-# A user's subclass of ProtocolError is treated as an internal error.
+# A class of a user's that derives directly from ProtocolError is an internal error.
 ProtocolError.kind = InternalError

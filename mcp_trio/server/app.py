@@ -7,8 +7,6 @@ that only has tools does not load the others.
 from __future__ import annotations
 
 import inspect
-import os
-import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
@@ -18,11 +16,9 @@ from contextlib import (
 )
 from functools import partial
 from pathlib import Path
-from types import UnionType
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 import trio
-from msgspec.structs import replace
 
 from ..auth.access import Access, Verify
 from ..auth.principal import NO_SCOPES, Principal, has_scopes
@@ -36,7 +32,8 @@ from .conversation import Conversation, MessageObserver
 from .event_log import EventLog
 from .ledger import Ledger
 from .limiter import Limiter
-from .limits import Limits, check_seconds
+from .limits import Limits
+from .options import check_name, check_options, signing_secret, with_timeout
 from .registry import Pages, Registry, pages_of
 from .request import Environment, RequestObserver, SessionObserver
 from .subscriptions import ChangeRelay, Subscriptions
@@ -62,10 +59,6 @@ Visibility = Literal["model", "app"]
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 MiddlewareT = TypeVar("MiddlewareT", bound="Middleware")
-
-# The minimum size of the signing secret in bytes. A shorter one could be guessed from a
-# signature.
-SHORTEST_SECRET = 32
 
 # The note on an exception that the lifespan has raised.
 LIFESPAN_FAILED = "raised by the server's lifespan"
@@ -141,15 +134,15 @@ class Server(Generic[StateT]):
         telemetry: bool = False,
         extensions: Iterable[ServerExtension] = (),
     ) -> None:
-        _check_name(name)
-        _check_options(instructions, secret, limits, timeout, grace)
+        check_name(name)
+        check_options(instructions, secret, limits, timeout, grace)
         self.info = Implementation(
             name, version, title, description, icons, website_url
         )
         self.instructions = instructions
         self._extension_table = ExtensionTable()
         self.use_profile(profile)
-        self._create_environment(_with_timeout(limits or Limits(), timeout), secret)
+        self._create_environment(with_timeout(limits or Limits(), timeout), secret)
         self.subscriptions = Subscriptions(self._scopes_of_resource, self.ledger)
         self._create_registries(pages)
         # The names of the tools that waited when they were last called.
@@ -171,7 +164,7 @@ class Server(Generic[StateT]):
         return f"<Server {self.info.name!r}: {len(self.tools)} tools>"
 
     def _create_environment(self, limits: Limits, secret: str | bytes | None) -> None:
-        self.environment = Environment(limits, _signing_secret(secret))
+        self.environment = Environment(limits, signing_secret(secret))
         self.limiter = Limiter(limits)
         self.ledger = Ledger(limits.memory)
         self.turns = Turns()
@@ -1033,14 +1026,6 @@ class Server(Generic[StateT]):
             self.tools_that_wait.discard(call.params.name)
 
 
-def _check_name(name: object) -> None:
-    if not name or not isinstance(name, str):
-        raise TypeError(
-            f"Server(name): expected a non-empty string, got {name!r}; to register a "
-            "function, use @server.tool"
-        )
-
-
 def _check_inclusion(
     what: str, outer: Server[Any], other: Server[Any], prefix: str
 ) -> None:
@@ -1060,49 +1045,3 @@ def _check_inclusion(
             f"{what}: the included server has access=..., which would not apply; give "
             "it to the including server, and use scopes to restrict features"
         )
-
-
-def _check_options(
-    instructions: object,
-    secret: object,
-    limits: object,
-    timeout: float | None,
-    grace: float,
-) -> None:
-    _check_type("instructions", instructions, str | None)
-    _check_type("secret", secret, str | bytes | None)
-    _check_type("limits", limits, Limits | None)
-    check_seconds(timeout, "Server(timeout)")
-    check_seconds(grace, "Server(grace)", also=0)
-
-
-def _check_type(option: str, value: object, expected: type | UnionType) -> None:
-    if not isinstance(value, expected):
-        given = type(value).__name__
-        raise TypeError(f"Server({option}): expected {expected}, got {given}")
-
-
-def _with_timeout(limits: Limits, timeout: float | None) -> Limits:
-    """Return the limits with this timeout. None keeps their own."""
-    return limits if timeout is None else replace(limits, timeout=timeout)
-
-
-def _signing_secret(secret: str | bytes | None) -> bytes:
-    """Return the given secret, or that of the environment, or a new one.
-
-    Raises ValueError if it is too short.
-    """
-    given = secret
-    where = "Server(secret)"
-    if given is None:
-        given = os.environ.get("MCP_TRIO_SECRET") or None
-        where = "MCP_TRIO_SECRET"
-    if given is None:
-        return secrets.token_bytes(SHORTEST_SECRET)
-    encoded = given.encode() if isinstance(given, str) else given
-    if len(encoded) < SHORTEST_SECRET:
-        raise ValueError(
-            f"{where}: expected at least {SHORTEST_SECRET} bytes, got {len(encoded)}; "
-            'generate one: python -c "import secrets; print(secrets.token_urlsafe())"'
-        )
-    return encoded

@@ -296,7 +296,7 @@ MISTAKES = {
     "no UTF-8": ("run binary.py", "binary.py, line 1)"),
     "a variable that is empty": (
         "run :",
-        "got ':': '' cannot be the name of an object",
+        "got ':': '' is not a valid name",
     ),
     "a URL to serve": (
         "run http://127.0.0.1:1/mcp",

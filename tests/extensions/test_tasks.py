@@ -1064,7 +1064,7 @@ async def test_tasks_may_end_within_the_grace(autojump_clock: MockClock) -> None
             nursery.start_soon(server.extensions.settle, 10)
             await wait_all_tasks_blocked()
             refused = await client.call_tool("job", {"seconds": 1})
-            assert "about to stop" in refused.text
+            assert "The server is stopping" in refused.text
             assert (await ended(client, quick))["status"] == "completed"
             began = trio.current_time()
             task = await ended(client, slow)

@@ -137,8 +137,9 @@ def spoken(client: str, revision: str, *server: str) -> dict[str, Any]:
 def without_last_report(said: dict[str, Any]) -> dict[str, Any]:
     """What a client said, without the last report of progress.
 
-    The TypeScript SDK forgets who listens to progress as soon as it has read the result.
-    So it loses the last report if it reads both at once, which depends on the time.
+    The TypeScript SDK forgets who listens to progress as soon as it has read the
+    result. So it loses the last report if it reads both at once, which depends on the
+    time.
     """
     if "counted" in said:
         said["counted"]["progress"] = said["counted"]["progress"][:2]

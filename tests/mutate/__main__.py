@@ -1,7 +1,7 @@
 """Remove or change one guard after the other, and list those that no test notices.
 
-`python -m tests.mutate mcp_trio/protocol mcp_trio/auth/jwt.py`. The package is changed in
-a copy, in a temporary folder. The exit code is 1 if a mutant survived.
+`python -m tests.mutate mcp_trio/protocol mcp_trio/auth/jwt.py`. The package is changed
+in a copy, in a temporary folder. The exit code is 1 if a mutant survived.
 """
 
 from __future__ import annotations

@@ -27,10 +27,11 @@ FOLDERS = {
     "server": ["server", "protocol", "auth", "transports", "console"],
 }
 OPTIONS = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:randomly"]
-# Tests of one function that are run at first. The others are run if these notice nothing.
+# Tests of one function that are run at first. The others are run if these notice
+# nothing.
 AT_FIRST = 2
-# A mutant that does not end is noticed: it gets as long as this, or as many times as long
-# as the tests take when nothing is changed.
+# A mutant that does not end is noticed: it gets as long as this, or as many times as
+# long as the tests take when nothing is changed.
 SECONDS = 60
 TIMES = 10
 

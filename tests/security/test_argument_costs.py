@@ -1,4 +1,4 @@
-"""Arguments that do not fit cost no more than to decode them, whatever they are."""
+"""Arguments that do not fit cost no more than decoding them."""
 
 import gc
 import time
@@ -47,7 +47,7 @@ def test_large_arguments_that_do_not_fit_are_not_decoded_again_by_slower_means(
 ) -> None:
     raw = _list_of(item)
     if function is _integers:
-        # The last one is what does not fit, after all others were decoded.
+        # Only the last one does not fit, so all others are decoded first.
         raw = raw.replace(b"]}", b",1.5]}") if item == b"1" else raw
     parameters = Parameters(function)
 

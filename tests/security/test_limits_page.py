@@ -1,9 +1,9 @@
-"""The page about limits says what the code does."""
+"""The page about limits agrees with the code."""
 
 from mcp_trio import Limits
 from mcp_trio.auth import access
 from mcp_trio.protocol import extensions, jsonrpc, params
-from mcp_trio.server import app, batch_replies, subscriptions, worker_threads
+from mcp_trio.server import batch_replies, options, subscriptions, worker_threads
 from mcp_trio.server.schema import decode
 from mcp_trio.transports.http import (
     connection,
@@ -35,7 +35,7 @@ def test_the_page_says_the_bounds_of_the_code() -> None:
     assert together in _row("tokens that are verified at once")
     assert f"{access.VERIFY_TIMEOUT:g} s" in _row("a verifier's time")
     assert f"{access.REMEMBERED:g} s" in _row("how long a valid token")
-    assert f"at least {app.SHORTEST_SECRET}" in _row("bytes of the secret")
+    assert f"at least {options.SHORTEST_SECRET}" in _row("bytes of the secret")
     most = subscriptions.MOST_SUBSCRIPTIONS
     assert f"{most:,}" in _row("resources that a session subscribes to")
     assert f"{limits.memory // 2**20} MiB" in _row("bytes held for all clients")

@@ -1082,7 +1082,8 @@ def frames(is_client, compressed):
         protocol.send_data(b"\xff", fin=True),
         protocol.close(1000),
     ]
-    # Between fragments that are compressed, the library forgets over a ping that they are.
+    # Between fragments that are compressed, the library forgets over a ping that they
+    # are.
     return b"".join(
         [first, rest, protocol.ping(b"?")]
         if compressed

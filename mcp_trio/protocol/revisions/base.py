@@ -238,7 +238,7 @@ class Revision:
             name: value for name, value in features.items() if name in self.capabilities
         }
         if not self.keeps_sessions:
-            # The capabilities' flags are all about notifications of changes.
+            # All flags in the capabilities are about notifications of changes.
             capabilities = {name: {} for name in capabilities}
         if extensions:
             capabilities["extensions"] = dict(extensions)
