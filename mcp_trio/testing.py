@@ -114,7 +114,7 @@ async def replay(
     # Deferred, because most tests do not replay traces.
     from .trace.format import read
     from .trace.replay import Replay, ways
-    from .trace.suite import Result, told
+    from .trace.suite import Result, report_lines
 
     result = Result(Path(trace))
     recorded = read(result.path)
@@ -122,4 +122,4 @@ async def replay(
     for run in result.replays:
         await run.against(server)
     if result.findings:
-        raise AssertionError("\n".join(told(result)))
+        raise AssertionError("\n".join(report_lines(result)))

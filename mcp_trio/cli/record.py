@@ -157,10 +157,10 @@ def _run(options: argparse.Namespace, recorder: Recorder, url: str, spec: str) -
 async def _record_network(url: str, spec: str, listen: str, recorder: Recorder) -> None:
     """Record the server at a URL, or a SPEC that is loaded here, until a signal."""
     from ..trace.record import record_network
-    from ..trace.targets import on_a_port
+    from ..trace.targets import serve_on_free_port
 
     served: AbstractAsyncContextManager[str]
-    served = nullcontext(url) if url else on_a_port(spec)
+    served = nullcontext(url) if url else serve_on_free_port(spec)
     signals = trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM)
     with ungrouped(), signals as received:
         async with served as upstream, trio.open_nursery() as nursery:

@@ -384,7 +384,7 @@ def _report(results: list[Result]) -> int:
             "target; choose other transports with --over"
         )
     for result in results:
-        for row in suite.told(result, colour=in_color()):
+        for row in suite.report_lines(result, color=in_color()):
             print(row)
         for remark in suite.remarks(result):
             print(remark)

@@ -23,7 +23,7 @@ from quart_trio.wrappers import TrioResponse as Response
 from ..client.errors import RemoteError, ServerGone
 from ..protocol import jsonrpc
 from ..server.app import Server
-from ..trace.format import NOT_THAT
+from ..trace.format import DECODE_ERRORS
 from ..transports.address import bind
 from ..transports.http.hypercorn_host import limit_unread_time, serve_app
 from ..transports.http.rules import bare, is_loopback
@@ -191,7 +191,7 @@ class Console:
         """Run a command that a page posted."""
         try:
             command = msgspec.json.decode(await request.get_data(), type=PageCommand)
-        except NOT_THAT as problem:
+        except DECODE_ERRORS as problem:
             refuse(400, str(problem))
         page = self.pages.get(command.page)
         if page is None or page.scope.cancel_called:

@@ -10,6 +10,7 @@ from ..auth.principal import Principal
 from ..protocol.session import Answer, Batch, Call, Event, Notice, Refusal, Session
 from .accounts import Account, account_of
 from .app import Server
+from .batch_replies import BatchReplies
 from .call_tasks import CallTasks
 from .channel import Channel, Wire
 from .conversation import Conversation, MessageObserver
@@ -57,20 +58,21 @@ async def execute_batch(
     server: Server, conversation: Conversation, events: list[Event], channel: Channel
 ) -> bytes | None:
     """Run a batch. Returns the replies as one array, or None if there are none."""
-    replies: list[bytes] = []
     async with trio.open_nursery() as nursery:
+        account = account_of(conversation, conversation.principal)
+        replies = BatchReplies(server.ledger, account, nursery.cancel_scope)
         source = ConversationSource(
             server,
             conversation,
             channel,
             nursery,
-            reply=replies.append,
+            reply=replies.add,
             events=events,
             # Not that of a later request, which may have another token.
             principal=conversation.principal,
         )
         nursery.start_soon(Runner(source, nursery).run)
-    return b"[%b]" % b",".join(replies) if replies else None
+    return replies.joined()
 
 
 class ConversationSource:

@@ -22,7 +22,6 @@ from mcp_trio.cli.run_options import (
     resolve_places,
     run_arguments,
 )
-from mcp_trio.client.errors import RemoteError
 from mcp_trio.load_spec import UsageError
 from tests.support.command_line import ENVIRONMENT, PATIENCE, command
 from tests.support.paths import TRACES
@@ -192,7 +191,7 @@ def at_terminal(folder, *arguments, columns=80, **environment):
     os.close(its)
     seen = b""
     try:
-        with suppress(OSError):  # Linux says so at the end
+        with suppress(OSError):  # Linux reports this only at the end
             while chunk := os.read(ours, 4096):
                 seen += chunk
     finally:
@@ -211,7 +210,7 @@ def test_a_terminal_gets_colours_and_lines_that_fit(tmp_path):
     assert max(map(len, plain.splitlines())) <= 60
 
 
-# Bars on what takes long
+# Progress bars
 
 
 TOLD = """
@@ -235,7 +234,7 @@ def test_progress_is_a_bar_that_is_gone_in_the_end(folder, pairs, far):
     seen = at_terminal(folder, "call", "told.py", "work", *pairs, NO_COLOR="1")
     assert far in seen
     assert seen.endswith("done\n")
-    assert "\x1b[2K" in seen[seen.rindex(far) :]  # the line is taken away
+    assert "\x1b[2K" in seen[seen.rindex(far) :]  # the line is erased
 
 
 @pytest.mark.thorough
@@ -405,7 +404,9 @@ def test_a_port_that_is_taken_is_named(here, folder, line):
 
 
 def speaks(answer):
-    """A program that answers the first connection with that; its port."""
+    """Run a program that answers the first connection with these bytes. Yields its
+    port.
+    """
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve():
@@ -501,21 +502,22 @@ def test_a_reader_that_stops_early_is_not_an_error(tmp_path, arguments):
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
 
 
-def test_errors_of_a_server_are_printed_with_what_to_type(monkeypatch, capsys):
-    def refuses(options):
-        raise RemoteError(
-            {"code": -32600, "message": "Authorization: expected Bearer TOKEN"}
-        )
+UNAUTHORIZED = (
+    b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32600, '
+    b'"message": "Authorization: expected Bearer TOKEN"}}'
+)
 
-    monkeypatch.setattr("mcp_trio.cli.version.version", refuses)
-    assert main(["version"]) == 2
-    assert (
-        capsys.readouterr()
-        .err.rstrip()
-        .endswith(
-            "expected Bearer TOKEN (-32600); pass a token with --token or MCP_TRIO_TOKEN"
-        )
+
+def test_errors_of_a_server_are_printed_with_what_to_type(here):
+    head = b"HTTP/1.1 401 Unauthorized\r\nContent-Type: application/json\r\n"
+    length = b"Content-Length: %d\r\n\r\n" % len(UNAUTHORIZED)
+    port = speaks(head + length + UNAUTHORIZED)
+    code, out, err = here("inspect", f"http://127.0.0.1:{port}/mcp")
+    assert (code, out) == (2, "")
+    expected = (
+        "expected Bearer TOKEN (-32600); pass a token with --token or MCP_TRIO_TOKEN"
     )
+    assert err.rstrip().endswith(expected)
 
 
 # Options that exclude each other

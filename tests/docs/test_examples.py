@@ -24,7 +24,7 @@ from mcp_trio.client.errors import RemoteError
 from mcp_trio.load_spec import UsageError, load
 from mcp_trio.testing import replay
 from mcp_trio.trace.format import Transport, read
-from mcp_trio.trace.replay import holds_on
+from mcp_trio.trace.replay import transports_of
 from tests.clients.install import Unavailable, inspector
 from tests.support.checked import NEWEST, OPENING, connect
 from tests.support.golden import problems_in
@@ -95,7 +95,7 @@ def over_each_transport() -> list[Any]:
     return [
         pytest.param(path, over, id=f"{path.stem}-{over}")
         for path in TRACES
-        for over in holds_on(read(path))
+        for over in transports_of(read(path))
     ]
 
 

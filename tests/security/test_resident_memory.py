@@ -28,7 +28,7 @@ pytestmark = [
 
 MIB = 2**20
 R = "2025-11-25"
-MOST = 350 * MIB
+MOST = 350_000_000
 LEFT = 40 * MIB
 SETTLE = 5.0  # seconds after the clients have disconnected
 SERVER = """

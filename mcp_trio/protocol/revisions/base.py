@@ -285,7 +285,7 @@ class Revision:
         # Short printable texts, which most are, need no further call.
         if len(text) >= SHORT or not text.isprintable():
             text = strip_controls(text)
-        return b"%b%b%b" % (self._before_text, encode_text(text), self._after_text)
+        return b"".join((self._before_text, encode_text(text), self._after_text))
 
     def encode_structured(self, result: types.StructuredContent) -> bytes:
         """Encode the result of a tool that returns structured content only.

@@ -41,7 +41,11 @@ def with_whole_numbers(encoded: bytes, error: Exception) -> bytes:
     """
     is_small = len(encoded) <= MOST_BYTES and _count_values(encoded) <= MOST_VALUES
     if not is_small or not re.search(_NOT_AN_INTEGER, str(error)):
-        raise error
+        try:
+            raise error
+        finally:
+            # Otherwise the error and this frame keep each other, and megabytes of JSON.
+            del error
     return _encode_numbers(_decode_numbers(encoded))
 
 

@@ -55,8 +55,8 @@ class Exchange(Struct, eq=False):
     def begin(self, work: Call | Batch) -> Reply | None:
         """Run a request, or a batch, until it ends or first waits.
 
-        Returns the response if it is complete and not a stream. Raises ScopeLeaked,
-        with the reply or this exchange, if the request left a cancel scope open.
+        Returns the response if it is complete and not a stream. If the request left a
+        cancel scope open, raises ScopeLeaked with the reply or this exchange.
         """
         server = self.state.server
         conversation = self.conversation

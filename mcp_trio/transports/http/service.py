@@ -215,9 +215,9 @@ class Service:
     def answer(self, head: Head, body: bytes) -> AnswerNow:
         """Answer a request that was admitted.
 
-        If this returns an exchange, its request has started in this task and waits.
-        Raises ScopeLeaked, with a reply or an exchange, if the request left a cancel
-        scope open in the task. The `wait` of a pending answer raises it too.
+        If this returns an exchange, its request has started in this task and waits. If
+        the request left a cancel scope open in the task, this raises ScopeLeaked with a
+        reply or an exchange, and so does the `wait` of a pending answer.
         """
         try:
             if head.route == STATELESS:

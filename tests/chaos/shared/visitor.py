@@ -1,6 +1,6 @@
 """A client that sends each request to the process of its choice, and follows streams.
 
-What goes wrong is a `Problem`, and its text says of which kind. A fault excuses some
+Anything that goes wrong is a `Problem`, whose text says its kind. A fault excuses some
 kinds: see `faults.py`. A problem that has passed, because a later attempt succeeded, is
 reported with `pair.report`.
 """
@@ -54,19 +54,30 @@ class Visitor:
     """A client with one session, which both processes serve."""
 
     def __init__(
-        self, name: str, pair: Pair, report: Callable[[Exception], None]
+        self,
+        name: str,
+        pair: Pair,
+        report: Callable[[Exception], None],
+        *,
+        offset: int = 0,
     ) -> None:
         self.name = name
-        # The resource whose changes it hears of, if it listens.
+        self._offset = offset
+        # The resource that it is subscribed to, if it listens.
         self.resource = f"notes://{name}"
         self.pair = pair
         self.report = report
         self.session: dict[str, str] = {}
 
     def members(self, number: int) -> tuple[Member, Member]:
-        """Return both processes, and another one first each time."""
+        """Return both processes, and another one first each time.
+
+        Clients with another offset use them the other way round.
+        """
         first, second = self.pair.members
-        return (first, second) if number % 2 else (second, first)
+        if (number + self._offset) % 2:
+            return second, first
+        return first, second
 
     # Requests
 
@@ -177,7 +188,7 @@ class Visitor:
 
 
 class _Wire(Wire):
-    """A connection, on which a client waits longer than in other tests."""
+    """A connection with a longer patience than in other tests."""
 
     patience = HANGS
 

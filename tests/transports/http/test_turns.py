@@ -1,4 +1,4 @@
-"""Slow requests of one client, on however many connections, do not hold up another."""
+"""Slow requests of one client, on any number of connections, do not delay others."""
 
 import json
 import socket
@@ -13,6 +13,8 @@ import trio.testing
 from mcp_trio import Limits, Server
 from mcp_trio.server.accounts import Account
 from mcp_trio.server.request import Request
+from mcp_trio.server.turns import Turns
+from mcp_trio.transports.http import server as native
 from tests.support.http_wire import (
     MODERN,
     Site,
@@ -127,26 +129,60 @@ async def test_slow_requests_on_many_connections_let_another_client_go_first(
     assert slow.served.index("other") <= 2
 
 
-async def test_a_request_whose_client_goes_before_its_turn_does_not_run() -> None:
+async def test_requests_that_follow_on_the_connection_are_answered_after_the_wait() -> (
+    None
+):
     slow = Slow()
+    size = 100_000
     async with (
         site_on("native", slow.server, trusted_proxies=PROXIES) as there,
         AsyncExitStack() as stack,
+        trio.open_nursery() as nursery,
     ):
         busy = [await connect(there, stack) for _ in range(2)]
-        await trio.testing.wait_all_tasks_blocked()
-
-        def leave() -> None:
-            for client in busy:
-                client.connection.shutdown(socket.SHUT_RDWR)
-
-        slow.meanwhile = leave
         for client in busy:
-            client.connection.send(post(BUSY, "busy"))
-        while not slow.served:
+            nursery.start_soon(client.send, post(BUSY, "x" * size) * 6)
+        for client in busy:
+            for _ in range(6):
+                await client.until(b'"done"')
+
+
+async def prevent_turns(
+    turns: Turns,
+    account: Account,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Let the requests of a client wait for as long as this runs."""
+    turns.end(account)
+    task_status.started()
+    while True:
+        turns.end(account)
+        await trio.lowlevel.checkpoint()
+
+
+async def test_connections_that_wait_for_their_turn_give_way_to_another_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(native, "MOST_CONNECTIONS", CONNECTIONS)
+    slow = Slow()
+    turns = slow.server.turns
+    account = Account("address", BUSY)
+    async with (
+        site_on("native", slow.server, trusted_proxies=PROXIES) as there,
+        AsyncExitStack() as stack,
+        trio.open_nursery() as nursery,
+    ):
+        await nursery.start(prevent_turns, turns, account)
+        for _ in range(CONNECTIONS):
+            client = await connect(there, stack)
+            await client.send(post(BUSY, "busy"))
+        while len(turns.lines[account].waiting) < CONNECTIONS:
             await trio.lowlevel.checkpoint()
-        await trio.testing.wait_all_tasks_blocked()
-    assert slow.served == ["busy"]
+        other = await connect(there, stack)
+        await other.send(post(OTHER, "other"))
+        await other.until(b'"done"')
+        assert slow.served == ["other"]
+        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("transport", ["HTTP", "WebSocket"])
@@ -157,15 +193,6 @@ async def test_requests_that_wait_for_their_turn_are_charged(transport: str) -> 
     ledger = slow.server.ledger
     call = frame if transport == "WebSocket" else post
 
-    async def prevent_turns(
-        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
-    ) -> None:
-        turns.end(account)
-        task_status.started()
-        while True:
-            turns.end(account)
-            await trio.lowlevel.checkpoint()
-
     async with (
         site_on("native", slow.server, trusted_proxies=PROXIES) as there,
         AsyncExitStack() as stack,
@@ -174,7 +201,7 @@ async def test_requests_that_wait_for_their_turn_are_charged(transport: str) -> 
         if transport == "WebSocket":
             await upgrade_all(busy, BUSY)
         async with trio.open_nursery() as nursery:
-            await nursery.start(prevent_turns)
+            await nursery.start(prevent_turns, turns, account)
             for client in busy:
                 nursery.start_soon(client.send, call(BUSY, "x" * SIZE))
             with trio.fail_after(30):
