@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["connect", "replay"]
 
-# Seconds that a test waits for a reply, unless it says otherwise.
+# Seconds that a test waits for a reply by default.
 TIMEOUT = 30.0
 
 
@@ -52,16 +52,22 @@ async def connect(
 ) -> AsyncIterator[Client]:
     """Connect a client to a server in the same process, and open its session.
 
-    `principal` is the client's principal: by default the owner of the process, with
-    every scope.
+    The client declares the capabilities that the handlers give it.
 
-    `elicitation`, `sampling` and `roots` answer the server's questions, and `answer`
-    any other; `progress` and `log` are called with what the server reports. The client
-    declares the capabilities that they give, and `capabilities` in addition. A wait of
-    more than `timeout` seconds raises TimeoutError; None waits for ever.
-
-    async with connect(server, revision=...) as client:
-        result = await client.call_tool("get_weather", {"location": "New York"})
+    Args:
+        server: The server.
+        revision: The protocol revision to use; by default, the newest one.
+        principal: The client's principal. By default, it is the owner of the process,
+            with every scope.
+        capabilities: Capabilities that the client declares in addition.
+        answer: Answers all questions of the server that have no handler of their own.
+        elicitation: Fills in forms for the user.
+        sampling: Answers for the model.
+        roots: The URIs of the folders that the server may work in.
+        progress: Called with each report of progress.
+        log: Called with each log message.
+        timeout: A longer wait than this number of seconds raises TimeoutError. None
+            waits forever.
     """
     check_runs_on_trio("mcp_trio.testing.connect")
     handlers = Handlers(
@@ -97,12 +103,15 @@ async def replay(
 ) -> None:
     """Replay a trace against a server, and check that it answers as recorded.
 
-    `server` is a server, or a SPEC such as "server.py:server", which is loaded for each
-    replay. Raises AssertionError with every difference.
+    Raises AssertionError with every difference.
 
-    await replay("traces/weather.jsonl", server, over="http")
+    Args:
+        trace: The file of the trace.
+        server: A server, or a SPEC such as "server.py:server", which is loaded for each
+            replay.
+        over: The transport: "stdio", "http", "sse" or "ws".
     """
-    # Deferred, as most tests replay nothing.
+    # Deferred, because most tests do not replay traces.
     from .trace.format import read
     from .trace.replay import Replay, ways
     from .trace.suite import Result, report_lines

@@ -80,12 +80,15 @@ class _Verification:
 class Access:
     """Access control for a server.
 
-    `verify` is an async function that takes a token and returns its principal, or the
-    principal's name. It returns None for a token that is not valid. `scopes` are
-    required for every request. `authorization_servers` are the URLs of the servers that
-    issue tokens. `resource` is the URL of the endpoint as clients know it; the default
-    is derived from the Host header and the path of the endpoint. An accepted token is
-    cached for `remember` seconds, or until its principal expires; 0 disables caching.
+    Args:
+        verify: An async function that takes a token and returns its principal, or the
+            principal's name. It returns None for a token that is not valid.
+        scopes: Scopes that every request requires.
+        authorization_servers: The URLs of the servers that issue tokens.
+        resource: The URL of the endpoint for clients. By default, it is built from the
+            Host header and the path of the endpoint.
+        remember: How many seconds an accepted token is cached, unless its principal
+            expires before. 0 disables caching.
     """
 
     def __init__(

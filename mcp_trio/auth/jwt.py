@@ -53,11 +53,17 @@ def jwt(
 ) -> Verify:
     """Return a verifier for tokens that `issuer` has signed for this server.
 
-    `audience` is the server's name in the tokens. Signatures are checked with `key`, in
-    PEM format, or with the key set `jwks`, given as a URL, a file or its content.
-    `name` is the claim with the principal's name. The scopes are in the claim `scope`,
-    `scp` or `scopes`. With `algorithms="HS256"`, the key is a shared secret. `leeway`
-    is in seconds.
+    The scopes are in the claim `scope`, `scp` or `scopes`.
+
+    Args:
+        key: The key that checks signatures, in PEM format. With `algorithms=["HS256"]`,
+            a shared secret.
+        jwks: The key set that checks signatures, as a URL, a file or its content.
+        issuer: The issuer, which must be in the claim `iss`.
+        audience: The server's name in the tokens, which must be in the claim `aud`.
+        algorithms: The algorithms to accept.
+        name: The claim with the principal's name.
+        leeway: How many seconds the clocks of the issuer and the server may differ.
     """
     pyjwt = _import_pyjwt()
     if (key is None) == (jwks is None):

@@ -18,7 +18,11 @@ NO_SCOPES: frozenset[str] = frozenset()
 class Principal(Struct, frozen=True):
     """The user or program on whose behalf a request is made.
 
-    `expires` is in seconds since 1970. `claims` are any other claims of the token.
+    Attributes:
+        name: The principal's name. Sessions, tasks and limits belong to it.
+        scopes: What the principal may do.
+        expires: When its token expires, in seconds since 1970.
+        claims: Any other claims of the token.
     """
 
     name: str

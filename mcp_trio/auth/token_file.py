@@ -29,8 +29,11 @@ class token_file:
     or ValueError if the file cannot be read or a line is not valid.
 
     The file is read again when it has changed. If that fails, or if the file is empty,
-    as it is for a moment while a program rewrites it, the previous tokens stay valid.
-    To revoke all tokens, leave only a comment in the file.
+    for example while a program rewrites it, the previous tokens stay valid. To revoke
+    all tokens, leave only a comment in the file.
+
+    Args:
+        path: The file.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

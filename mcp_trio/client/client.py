@@ -102,10 +102,17 @@ class _PendingReply:
 class Client:
     """A conversation with a server.
 
-    Use `connect` or `talk` to get a client. If you create one yourself, its `run` must
-    be running in a nursery. `capabilities` are declared to the server, in addition to
-    those that the `handlers` imply. `timeout` is the number of seconds that the client
-    waits for a reply or a notification.
+    `connect` and `talk` create one. If you create one yourself, its `run` must be
+    running in a nursery.
+
+    Args:
+        wire: The connection to the server.
+        revision: The protocol revision to use.
+        capabilities: Capabilities that the client declares, in addition to those that
+            the handlers give.
+        handlers: The functions that answer the server's questions and receive its
+            reports.
+        timeout: How many seconds to wait for a reply or a notification.
     """
 
     def __init__(
@@ -182,11 +189,20 @@ class Client:
             await self.request("logging/setLevel", {"level": LOG_LEVEL})
 
     def send(self, message: object) -> None:
-        """Send any JSON value as a message."""
+        """Send any JSON value as a message.
+
+        Args:
+            message: The JSON value.
+        """
         self._wire.send(jsonrpc.encode(message))
 
     def notify(self, method: str, params: Json | None = None) -> None:
-        """Send a notification."""
+        """Send a notification.
+
+        Args:
+            method: The method of the notification.
+            params: Its params.
+        """
         self._wire.send(jsonrpc.encode_notification(method, params))
 
     def begin(
@@ -196,7 +212,13 @@ class Client:
         *,
         meta: Json | None = None,
     ) -> int:
-        """Send a request without waiting. Pass the returned id to `finish`."""
+        """Send a request without waiting. Pass the returned id to `finish`.
+
+        Args:
+            method: The method of the request.
+            params: Its params.
+            meta: Its `_meta`.
+        """
         id = next(self._ids)
         self._replies[id] = _PendingReply()
         message: Json = {"jsonrpc": "2.0", "id": id, "method": method}
@@ -229,6 +251,9 @@ class Client:
         """Wait for the result of a request that `begin` sent.
 
         Raises RemoteError, ServerGone, NotAMessage and TimeoutError.
+
+        Args:
+            id: The id that `begin` returned.
         """
         reply = self._replies[id]
         try:
@@ -261,6 +286,11 @@ class Client:
 
         Cancelling this cancels the request. If the server does not support the
         revision, the request is sent once more in a revision that both sides support.
+
+        Args:
+            method: The method of the request.
+            params: Its params.
+            meta: Its `_meta`.
         """
         params = dict(params or {})
         may_change_revision = not self._opens
@@ -322,13 +352,22 @@ class Client:
         self.send(reply)
 
     async def answer_question(self, method: str, params: Json) -> Json:
-        """Return the answer to a request from the server. Raises RemoteError."""
+        """Return the answer to a question of the server. Raises RemoteError.
+
+        Args:
+            method: The method of the server's request.
+            params: Its params.
+        """
         return await self._handlers.respond(method, params)
 
     async def hear(self, method: str, count: int = 1) -> list[Json]:
-        """Wait for `count` notifications of a method, and return all of them.
+        """Wait for notifications of a method, and return all that have arrived.
 
         Raises TimeoutError.
+
+        Args:
+            method: The method of the notifications.
+            count: How many notifications to wait for.
         """
         with trio.move_on_after(self._timeout):
             while True:
@@ -394,11 +433,16 @@ class Client:
 
         If the server runs the call as a task, this waits for the task and returns its
         result. Servers do so only if the client declares the extension in its
-        `capabilities`, as `{"extensions": {TASKS: {}}}`. `on_task` is called with each
-        state of the task.
+        `capabilities`, as `{"extensions": {TASKS: {}}}`.
 
         Cancelling this cancels the task. Raises RemoteError if the task fails, and
         TaskCancelled if another client or the server cancels it.
+
+        Args:
+            name: The name of the tool.
+            arguments: Its arguments.
+            meta: The `_meta` of the request.
+            on_task: Called with each state of the task.
         """
         params = {"name": name, "arguments": dict(arguments or {})}
         result = await self.request("tools/call", params, meta=meta)
@@ -409,7 +453,11 @@ class Client:
         return Result(await follow(self, result, on_task))
 
     async def read_resource(self, uri: str) -> list[Json]:
-        """Return the contents of a resource."""
+        """Return the contents of a resource.
+
+        Args:
+            uri: The URI of the resource.
+        """
         result = await self.request("resources/read", {"uri": uri})
         contents: list[Json] = result["contents"]
         return contents
@@ -417,7 +465,12 @@ class Client:
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None
     ) -> Result:
-        """Return a prompt, filled in with arguments."""
+        """Return a prompt, filled in with arguments.
+
+        Args:
+            name: The name of the prompt.
+            arguments: Its arguments, which are strings.
+        """
         params = {"name": name, "arguments": dict(arguments or {})}
         return await self.request("prompts/get", params)
 
@@ -462,7 +515,17 @@ async def talk(
 ) -> AsyncIterator[Client]:
     """Run a client on a wire, and open its session.
 
-    Raises OSError if the session is not open `within` this many seconds.
+    Raises OSError if the session does not open in time.
+
+    Args:
+        wire: The connection to the server.
+        revision: The protocol revision to use.
+        within: How many seconds the session has to open.
+        capabilities: Capabilities that the client declares, in addition to those that
+            the handlers give.
+        handlers: The functions that answer the server's questions and receive its
+            reports.
+        timeout: How many seconds to wait for a reply or a notification.
     """
     client = Client(
         wire, revision, capabilities=capabilities, handlers=handlers, timeout=timeout

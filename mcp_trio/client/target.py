@@ -44,14 +44,22 @@ async def connect(
 ) -> AsyncIterator[Client]:
     """Connect to the server at a URL, or to a command that is started as a server.
 
-    A URL has the scheme http, https, ws or wss. If its path ends in /sse, the transport
-    is HTTP+SSE. `token` is a bearer token for a URL, or an async function that returns
-    one. The function is called before each HTTP request, and once for a WebSocket.
+    The client declares the capabilities that the handlers give it.
 
-    `elicitation`, `sampling` and `roots` answer these requests of the server, and
-    `answer` any other; `progress` and `log` are called with its notifications. The
-    client declares the capabilities that they imply, and `capabilities` in addition.
-    `timeout` is the number of seconds that each wait for the server may take.
+    Args:
+        target: A URL with the scheme http, https, ws or wss, or a command as a list of
+            strings. If the path of a URL ends in /sse, the transport is HTTP+SSE.
+        revision: The protocol revision to use; by default, the newest one.
+        token: A bearer token for a URL, or an async function that returns one. The
+            function is called before each HTTP request, and once for a WebSocket.
+        capabilities: Capabilities that the client declares in addition.
+        answer: Answers all questions of the server that have no handler of their own.
+        elicitation: Fills in forms for the user.
+        sampling: Answers for the model.
+        roots: The URIs of the folders that the server may work in.
+        progress: Called with each report of progress.
+        log: Called with each log message.
+        timeout: How many seconds to wait for each reply. By default, there is no limit.
     """
     handlers = Handlers(
         answer=answer,

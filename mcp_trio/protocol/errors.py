@@ -10,7 +10,13 @@ from typing import Any, ClassVar
 
 
 class ProtocolError(Exception):
-    """An error that is reported to the client as a JSON-RPC error."""
+    """An error that is reported to the client as a JSON-RPC error.
+
+    Args:
+        message: What went wrong, for the client.
+        data: More about it, for programs.
+        reason: A shorter message, for places that already name the request.
+    """
 
     # The class of this module that the error is treated as. A subclass that declares no
     # code, such as a user's own, is treated as its base class.
@@ -71,7 +77,11 @@ class NotInMeta(InvalidParams, code=-32602, status=400):
 
 
 class ResourceNotFound(ProtocolError, code=-32002):
-    """No resource has this URI."""
+    """No resource has this URI.
+
+    Args:
+        uri: The URI that the client asked for.
+    """
 
     def __init__(self, uri: str) -> None:
         super().__init__(f"Resource not found: {uri}", data={"uri": uri})
@@ -108,7 +118,11 @@ class HeaderMismatch(ProtocolError, code=-32020, status=400):
 
 
 class MissingClientCapability(ProtocolError, code=-32021, status=400):
-    """The request needs a capability that the client did not declare."""
+    """The request needs a capability that the client did not declare.
+
+    Args:
+        required: The capability, as the client would declare it: `{"sampling": {}}`.
+    """
 
     def __init__(self, required: Mapping[str, Any]) -> None:
         paths = [".".join([name, *inner]) for name, inner in required.items()]
@@ -129,14 +143,16 @@ class UnsupportedVersion(ProtocolError, code=-32022, status=400):
 
 
 class UrlElicitationRequired(ProtocolError, code=-32042):
-    """The user has to visit some URLs first.
+    """The user has to visit some pages first.
 
-    `elicitations` are the objects that the protocol defines.
+    Args:
+        message: What has to be done.
+        elicitations: The pages, as objects that the protocol defines.
     """
 
     def __init__(self, message: str, elicitations: list[dict[str, Any]]) -> None:
         super().__init__(message, data={"elicitations": elicitations})
 
 
-# A user's subclass of ProtocolError is treated as an internal error.
+# A class of a user's that derives directly from ProtocolError is an internal error.
 ProtocolError.kind = InternalError

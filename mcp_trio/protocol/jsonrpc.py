@@ -224,7 +224,10 @@ def encode_text(text: str) -> bytes:
 def encode_result(id: Id, result: bytes) -> bytes:
     """Encode a response whose result is already encoded."""
     encoded_id = b"%d" % id if type(id) is int else _encoder.encode(id)
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (encoded_id, result)
+    # For large results this takes a fraction of the time of formatting with "%".
+    return b"".join(
+        (b'{"jsonrpc":"2.0","id":', encoded_id, b',"result":', result, b"}")
+    )
 
 
 def encode_error(id: Id | UnsetType | None, error: Mapping[str, Any]) -> bytes:

@@ -43,7 +43,7 @@ This table shows which revision serves a request. The first matching line applie
         a method of a stateless revision        refused: NotInMeta
         any other method                        refused: MethodNotFound
 
-If the stated revision is stateless, the last three lines consider only that revision,
+If the stated revision is stateless, the last four lines consider only that revision,
 and `initialize` does not exist. A method that the chosen revision does not have is
 refused with MethodNotFound, even if its params are invalid too.
 

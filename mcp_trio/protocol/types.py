@@ -93,8 +93,10 @@ def _fits(value: Any, hint: Any) -> bool:
 class Annotations(Model):
     """Hints to the client about content.
 
-    `audience` says who the content is for, `priority` is its importance from 0 to 1,
-    and `last_modified` is the time of its last change in ISO 8601.
+    Attributes:
+        audience: Who the content is for: "user", "assistant" or both.
+        priority: Its importance, from 0 to 1.
+        last_modified: The time of its last change, in ISO 8601.
     """
 
     audience: list[Role] | None = None
@@ -111,7 +113,14 @@ class Annotations(Model):
 
 
 class Icon(Model):
-    """An icon for user interfaces. `src` is an https: or data: URL."""
+    """An icon for user interfaces.
+
+    Attributes:
+        src: An https: or data: URL.
+        mime_type: Its MIME type, such as "image/png".
+        sizes: Its sizes, such as "48x48", or "any".
+        theme: The theme that it is made for: "light" or "dark".
+    """
 
     src: str
     mime_type: str | None = None
@@ -141,7 +150,13 @@ class _WithAnnotations(Model, kw_only=True):
 
 
 class Text(_WithAnnotations, tag_field="type", tag="text"):
-    """Text content."""
+    """Text content.
+
+    Attributes:
+        text: The text.
+        annotations: Hints for the client, such as who the text is for.
+        meta: The `_meta` of the content block.
+    """
 
     text: str
 
@@ -154,11 +169,25 @@ class _Media(_WithAnnotations, tag_field="type"):
 
 
 class Image(_Media, tag="image"):
-    """An image, as bytes or as a base64 string."""
+    """An image.
+
+    Attributes:
+        data: The bytes of the image, or a base64 string.
+        mime_type: Its MIME type, such as "image/png".
+        annotations: Hints for the client, such as who the image is for.
+        meta: The `_meta` of the content block.
+    """
 
 
 class Audio(_Media, tag="audio"):
-    """Audio, as bytes or as a base64 string."""
+    """A sound.
+
+    Attributes:
+        data: The bytes of the sound, or a base64 string.
+        mime_type: Its MIME type, such as "audio/wav".
+        annotations: Hints for the client, such as who the sound is for.
+        meta: The `_meta` of the content block.
+    """
 
 
 class Resource(_WithAnnotations):
@@ -174,7 +203,19 @@ class Resource(_WithAnnotations):
 
 
 class ResourceLink(Resource, tag_field="type", tag="resource_link"):
-    """A link to a resource that the client may read or subscribe to."""
+    """A link to a resource that the client may read or subscribe to.
+
+    Attributes:
+        uri: The URI of the resource.
+        name: Its name.
+        title: Its name for people.
+        description: What it contains.
+        mime_type: Its MIME type.
+        size: Its size in bytes.
+        icons: Its icons.
+        annotations: Hints for the client, such as who the resource is for.
+        meta: The `_meta` of the content block.
+    """
 
 
 class ResourceTemplate(_WithAnnotations):
@@ -189,7 +230,16 @@ class ResourceTemplate(_WithAnnotations):
 
 
 class TextContents(_WithAnnotations):
-    """The contents of a resource as text."""
+    """The contents of a resource as text.
+
+    Attributes:
+        uri: The URI of the resource.
+        text: The text.
+        mime_type: Its MIME type, such as "text/markdown".
+        title: Its title for people.
+        annotations: Hints for the client, such as who the text is for.
+        meta: The `_meta` of the contents.
+    """
 
     uri: str
     text: str
@@ -198,7 +248,15 @@ class TextContents(_WithAnnotations):
 
 
 class BlobContents(_WithAnnotations):
-    """The contents of a resource as bytes, or as a base64 string."""
+    """The contents of a resource as bytes.
+
+    Attributes:
+        uri: The URI of the resource.
+        blob: The bytes, or a base64 string.
+        mime_type: Its MIME type, such as "application/pdf".
+        annotations: Hints for the client, such as who the contents are for.
+        meta: The `_meta` of the contents.
+    """
 
     uri: str
     blob: str | bytes
@@ -206,7 +264,13 @@ class BlobContents(_WithAnnotations):
 
 
 class EmbeddedResource(_WithAnnotations, tag_field="type", tag="resource"):
-    """The contents of a resource, embedded in a result."""
+    """The contents of a resource, embedded in a result.
+
+    Attributes:
+        resource: The contents.
+        annotations: Hints for the client, such as who the contents are for.
+        meta: The `_meta` of the content block.
+    """
 
     resource: TextContents | BlobContents
 
@@ -219,7 +283,17 @@ CONTENT_TYPES = (Text, Image, Audio, ResourceLink, EmbeddedResource)
 
 
 class ToolAnnotations(Model):
-    """Hints to the client about what a tool does."""
+    """Hints to the client about what a tool does. Clients need not believe them.
+
+    Attributes:
+        title: The tool's name for people.
+        read_only_hint: The tool changes nothing.
+        destructive_hint: The tool may delete or overwrite something.
+        idempotent_hint: Calling the tool again with the same arguments changes nothing
+            more.
+        open_world_hint: The tool reaches systems outside of the server, such as the
+            web.
+    """
 
     title: str | None = None
     read_only_hint: bool | None = None
@@ -244,7 +318,18 @@ class _Listed(_Named, kw_only=True):
 
 
 class Tool(_Listed):
-    """A tool in a list."""
+    """A tool as clients see it.
+
+    Attributes:
+        name: Its name.
+        title: Its name for people.
+        description: What it does, for the model.
+        input_schema: The JSON Schema of its arguments.
+        output_schema: The JSON Schema of its structured content, if it has any.
+        annotations: Hints about what it does.
+        icons: Its icons.
+        meta: The `_meta` of the tool.
+    """
 
     input_schema: Json = field(default_factory=dict)
     output_schema: Json | None = None
@@ -264,7 +349,12 @@ class Prompt(_Listed):
 
 
 class PromptMessage(Model):
-    """A message of a prompt."""
+    """A message of a prompt.
+
+    Attributes:
+        role: "user" or "assistant".
+        content: One content block.
+    """
 
     role: Role
     content: Content
@@ -276,7 +366,12 @@ class PromptMessage(Model):
 class ToolUseResult(Model, tag_field="type", tag="tool_result"):
     """The result of a tool that the client's model used, in a message to the model.
 
-    `tool_use_id` is the id of the `ToolUse`. Strings in the content become `Text`.
+    Attributes:
+        tool_use_id: The id of the `ToolUse`.
+        content: A string, a content block, or a list of these. Strings become `Text`.
+        structured: Any JSON value, as structured content.
+        is_error: Whether the tool failed.
+        meta: The `_meta` of the content block.
     """
 
     tool_use_id: str
@@ -292,7 +387,14 @@ class ToolUseResult(Model, tag_field="type", tag="tool_result"):
 
 
 class ToolUse(Model, tag_field="type", tag="tool_use"):
-    """A tool that the client's model wants to use. `input` are the arguments."""
+    """A tool that the client's model wants to use.
+
+    Attributes:
+        id: The id of this use, which its result repeats.
+        name: The name of the tool.
+        input: The arguments, as the model wrote them. They are not validated.
+        meta: The `_meta` of the content block.
+    """
 
     id: str
     name: str
@@ -306,7 +408,13 @@ class ToolUse(Model, tag_field="type", tag="tool_use"):
         structured: Any = None,
         is_error: bool = False,
     ) -> ToolUseResult:
-        """Return the tool's result for the model."""
+        """Return the tool's result for the model.
+
+        Args:
+            content: A string, a content block, or a list of these.
+            structured: Any JSON value, as structured content.
+            is_error: Whether the tool failed.
+        """
         return ToolUseResult(self.id, content, structured, is_error)
 
 
@@ -315,9 +423,12 @@ SAMPLING_TYPES = (Text, Image, Audio, ToolUse, ToolUseResult)
 
 
 class SamplingMessage(Model):
-    """A message in a conversation to sample from, with one or more content blocks.
+    """A message in a conversation to sample from.
 
-    If the content is a string, it becomes `Text`.
+    Attributes:
+        role: "user" or "assistant".
+        content: A string, a content block, or a list of content blocks.
+        meta: The `_meta` of the message.
     """
 
     role: Role
@@ -340,11 +451,16 @@ class SamplingMessage(Model):
 
 
 class ToolResult(Model):
-    """The result of a tool: its content, structured content, and whether it failed.
+    """The complete result of a tool.
 
-    `structured` is any JSON value. None means null, and UNSET means that there is no
-    structured content. `wrapped` says that the output schema does not describe an
-    object. Revisions that require an object then write `{"result": ...}`.
+    Attributes:
+        content: The content blocks, which the model reads.
+        structured: The structured content, which may be any JSON value. None means
+            null; by default, there is no structured content.
+        is_error: Whether the tool failed.
+        meta: The `_meta` of the result.
+        wrapped: Whether the output schema describes something other than an object.
+            Revisions that require an object then send `{"result": ...}`.
     """
 
     content: list[Content]
@@ -371,7 +487,13 @@ class StructuredContent(Struct, gc=False):
 
 
 class PromptResult(Model):
-    """The messages of a prompt."""
+    """The messages of a prompt.
+
+    Attributes:
+        messages: The messages.
+        description: What the prompt does.
+        meta: The `_meta` of the result.
+    """
 
     messages: list[PromptMessage]
     description: str | None = None
@@ -379,10 +501,12 @@ class PromptResult(Model):
 
 
 class Completion(Model):
-    """Completions of an argument: at most 100 values.
+    """Suggestions for an argument that a user types.
 
-    `total` is the number of all completions, and `has_more` says whether there are more
-    than the given values.
+    Attributes:
+        values: At most 100 suggestions.
+        total: How many suggestions there are, including those that are not in `values`.
+        has_more: Whether there are more than those in `values`.
     """
 
     values: list[str]

@@ -21,22 +21,24 @@ _M_MMAP_THRESHOLD = -3
 _M_TRIM_THRESHOLD = -1
 
 
-def return_large_blocks() -> None:
-    """Allocate large blocks outside the heap from now on, if the C library is glibc."""
-    mallopt = _function("mallopt")
-    if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, LARGE)
-        mallopt(_M_TRIM_THRESHOLD, LARGE)
+class Allocator:
+    """The allocator of the C library. Does nothing unless that is glibc."""
 
+    def return_large_blocks(self) -> None:
+        """Allocate large blocks outside the heap from now on."""
+        mallopt = _function("mallopt")
+        if mallopt is not None:
+            mallopt(_M_MMAP_THRESHOLD, LARGE)
+            mallopt(_M_TRIM_THRESHOLD, LARGE)
 
-def return_free_memory() -> None:
-    """Return the free parts of the heap to the system, if the C library is glibc.
+    def return_free_memory(self) -> None:
+        """Return the free parts of the heap to the system.
 
-    This takes about a millisecond per ten megabytes.
-    """
-    malloc_trim = _function("malloc_trim")
-    if malloc_trim is not None:
-        malloc_trim(0)
+        This takes about a millisecond per ten megabytes.
+        """
+        malloc_trim = _function("malloc_trim")
+        if malloc_trim is not None:
+            malloc_trim(0)
 
 
 @cache

@@ -7,8 +7,6 @@ that only has tools does not load the others.
 from __future__ import annotations
 
 import inspect
-import os
-import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
@@ -18,11 +16,9 @@ from contextlib import (
 )
 from functools import partial
 from pathlib import Path
-from types import UnionType
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 import trio
-from msgspec.structs import replace
 
 from ..auth.access import Access, Verify
 from ..auth.principal import NO_SCOPES, Principal, has_scopes
@@ -36,7 +32,8 @@ from .conversation import Conversation, MessageObserver
 from .event_log import EventLog
 from .ledger import Ledger
 from .limiter import Limiter
-from .limits import Limits, check_seconds
+from .limits import Limits
+from .options import check_name, check_options, signing_secret, with_timeout
 from .registry import Pages, Registry, pages_of
 from .request import Environment, RequestObserver, SessionObserver
 from .subscriptions import ChangeRelay, Subscriptions
@@ -62,10 +59,6 @@ Visibility = Literal["model", "app"]
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 MiddlewareT = TypeVar("MiddlewareT", bound="Middleware")
-
-# The minimum size of the signing secret in bytes. A shorter one could be guessed from a
-# signature.
-SHORTEST_SECRET = 32
 
 # The note on an exception that the lifespan has raised.
 LIFESPAN_FAILED = "raised by the server's lifespan"
@@ -141,15 +134,15 @@ class Server(Generic[StateT]):
         telemetry: bool = False,
         extensions: Iterable[ServerExtension] = (),
     ) -> None:
-        _check_name(name)
-        _check_options(instructions, secret, limits, timeout, grace)
+        check_name(name)
+        check_options(instructions, secret, limits, timeout, grace)
         self.info = Implementation(
             name, version, title, description, icons, website_url
         )
         self.instructions = instructions
         self._extension_table = ExtensionTable()
         self.use_profile(profile)
-        self._create_environment(_with_timeout(limits or Limits(), timeout), secret)
+        self._create_environment(with_timeout(limits or Limits(), timeout), secret)
         self.subscriptions = Subscriptions(self._scopes_of_resource, self.ledger)
         self._create_registries(pages)
         # The names of the tools that waited when they were last called.
@@ -171,7 +164,7 @@ class Server(Generic[StateT]):
         return f"<Server {self.info.name!r}: {len(self.tools)} tools>"
 
     def _create_environment(self, limits: Limits, secret: str | bytes | None) -> None:
-        self.environment = Environment(limits, _signing_secret(secret))
+        self.environment = Environment(limits, signing_secret(secret))
         self.limiter = Limiter(limits)
         self.ledger = Ledger(limits.memory)
         self.turns = Turns()
@@ -207,7 +200,11 @@ class Server(Generic[StateT]):
         )
 
     def use_limits(self, limits: Limits) -> None:
-        """Apply these limits from now on, and reset the rates of all clients."""
+        """Apply these limits from now on, and reset the rates of all clients.
+
+        Args:
+            limits: The limits, which replace all earlier ones.
+        """
         self.environment.limits = limits
         self.limiter = Limiter(limits)
         self.ledger.budget = limits.memory
@@ -330,8 +327,39 @@ class Server(Generic[StateT]):
     ) -> F | Callable[[F], F]:
         """Register the decorated function as a tool.
 
-        Use it as `@server.tool` or as `@server.tool(...)`, with the options of
-        `add_tool`.
+        Use it as `@server.tool` or as `@server.tool(...)`.
+
+        Args:
+            function: The function. Its parameters are the arguments of the tool.
+            name: The tool's name; by default, the name of the function.
+            title: Its name for people.
+            description: What it does, for the model; by default, from the docstring.
+            annotations: Hints about what it does.
+            icons: Its icons.
+            input_schema: The JSON Schema of its arguments; by default, from the
+                parameters.
+            output_schema: The JSON Schema of its structured content; by default, from
+                the return annotation.
+            meta: Its `_meta` in lists.
+            timeout: How many seconds the function may take. Replaces the server's
+                timeout.
+            rate: How often each client may call it, such as "10/m". Applies in addition
+                to the server's rate.
+            max_in_flight: How many calls may run at the same time. Applies in addition
+                to the server's number.
+            max_result: The largest result in bytes. Replaces the server's size.
+            scopes: The tool exists only for principals that have all of these scopes.
+            task: "optional" makes a task of each call if the client supports tasks, and
+                lets other clients wait for the result. "required" refuses other
+                clients.
+            ttl: How many seconds a task is kept.
+            poll_interval: How many seconds clients wait between two polls of a task.
+            retry: Run a task again if its process is lost. By default, the task fails.
+            manual_start: The function starts its task itself, with `ctx.start_task()`,
+                for example after asking the user something.
+            ui: The URI of the page that shows the tool's results: see `Server.ui`.
+            visibility: Who can call the tool: "model", "app" (the page), or both, which
+                is the default.
         """
 
         def register(function: F) -> F:
@@ -389,22 +417,7 @@ class Server(Generic[StateT]):
     ) -> F:
         """Register a function as a tool. Connected clients are notified.
 
-        The defaults of `name`, `description`, `input_schema` and `output_schema` come
-        from the function's name, docstring and annotations.
-
-        `timeout` and `max_result` replace those of `Limits` for this tool. `rate` and
-        `max_in_flight` apply in addition. The tool is only visible to principals that
-        have all of the `scopes`.
-
-        With `task="optional"`, clients that support tasks get a task, and others wait
-        for the result. With `task="required"`, others are refused. A task is kept for
-        `ttl` seconds, and clients poll it every `poll_interval` seconds. `retry` allows
-        to run it again if its process is lost. With `manual_start`, the function itself
-        calls `ctx.start_task()`, for example after asking the client something.
-
-        `ui` is the URI of the page that shows the tool's results: see `Server.ui`.
-        `visibility` says who may call the tool: the "model", the page (the "app"), or
-        both, which is the default.
+        The options are those of `tool`.
         """
         from .features.tools import ServerTool, app_meta, task_options
 
@@ -443,7 +456,11 @@ class Server(Generic[StateT]):
         return function
 
     def remove_tool(self, name: str) -> None:
-        """Remove a tool. Connected clients are notified. Raises KeyError."""
+        """Remove a tool. Connected clients are notified. Raises KeyError.
+
+        Args:
+            name: The name of the tool.
+        """
         self.tools.remove(name)
         self.tools_that_wait.discard(name)
 
@@ -467,7 +484,23 @@ class Server(Generic[StateT]):
     ) -> Callable[[F], F]:
         """Register the decorated function as a resource.
 
-        The options are those of `add_resource`.
+        A URI with variables, such as `notes://{id}`, is a resource template: the
+        function takes each variable as an argument.
+
+        Args:
+            uri: The URI of the resource, or of the template.
+            name: The resource's name; by default, the name of the function.
+            title: Its name for people.
+            description: What it contains; by default, from the docstring.
+            mime_type: Its MIME type; by default, from the value that the function
+                returns.
+            size: Its size in bytes. Templates have none.
+            icons: Its icons.
+            annotations: Hints for the client, such as who it is for.
+            meta: Its `_meta` in lists.
+            contents_meta: The `_meta` of its contents.
+            scopes: The resource exists only for principals that have all of these
+                scopes.
         """
         if not isinstance(uri, str):
             raise TypeError(
@@ -511,11 +544,7 @@ class Server(Generic[StateT]):
     ) -> F:
         """Register a function that reads a resource. Connected clients are notified.
 
-        A URI with variables, such as `notes://{id}`, is a resource template: the
-        function takes each variable as an argument. `size` is in bytes, and is ignored
-        for templates. The resource is only visible to principals that have all of the
-        `scopes`. `meta` is the `_meta` of its entry in lists, and `contents_meta` the
-        `_meta` of its contents.
+        The options are those of `resource`.
         """
         from .features.resources import ServerResource
 
@@ -543,6 +572,9 @@ class Server(Generic[StateT]):
         """Remove a resource or a template. Connected clients are notified.
 
         Raises KeyError.
+
+        Args:
+            uri: The URI of the resource or the template.
         """
         if uri in self.templates:
             self.templates.remove(uri)
@@ -551,7 +583,13 @@ class Server(Generic[StateT]):
         self.completers.pop(uri, None)
 
     def resource_updated(self, uri: str) -> None:
-        """Notify subscribed clients that the contents of a resource have changed."""
+        """Notify subscribed clients that the contents of a resource have changed.
+
+        You may call this from any thread.
+
+        Args:
+            uri: The URI of the resource.
+        """
         self.subscriptions.note_change("resources", uri)
         for server in self._included_by:
             server.resource_updated(uri)
@@ -616,8 +654,16 @@ class Server(Generic[StateT]):
     ) -> F | Callable[[F], F]:
         """Register the decorated function as a prompt.
 
-        Use it as `@server.prompt` or as `@server.prompt(...)`, with the options of
-        `add_prompt`.
+        Use it as `@server.prompt` or as `@server.prompt(...)`.
+
+        Args:
+            function: The function. Its parameters are the arguments of the prompt.
+            name: The prompt's name; by default, the name of the function.
+            title: Its name for people.
+            description: What it is for; by default, from the docstring.
+            icons: Its icons.
+            meta: Its `_meta` in lists.
+            scopes: The prompt exists only for principals that have all of these scopes.
         """
 
         def register(function: F) -> F:
@@ -647,9 +693,7 @@ class Server(Generic[StateT]):
     ) -> F:
         """Register a function as a prompt. Connected clients are notified.
 
-        The defaults of `name` and `description` come from the function's name and
-        docstring. The prompt's arguments are the function's parameters. The prompt is
-        only visible to principals that have all of the `scopes`.
+        The options are those of `prompt`.
         """
         from .features.prompts import ServerPrompt
 
@@ -666,7 +710,11 @@ class Server(Generic[StateT]):
         return function
 
     def remove_prompt(self, name: str) -> None:
-        """Remove a prompt. Connected clients are notified. Raises KeyError."""
+        """Remove a prompt. Connected clients are notified. Raises KeyError.
+
+        Args:
+            name: The name of the prompt.
+        """
         self.prompts.remove(name)
         self.completers.pop(name, None)
 
@@ -675,9 +723,13 @@ class Server(Generic[StateT]):
     def complete(self, of: str, argument: str) -> Callable[[F], F]:
         """Register a function that completes an argument while a user types it.
 
-        `of` is the name of a prompt or the URI of a resource template. The function
-        takes the text so far. If it has a second parameter, it also gets a dictionary
-        of the other arguments.
+        The function takes the text so far. If it has a second parameter, that is a
+        dictionary of the other arguments. It returns a list of strings or a
+        `Completion`.
+
+        Args:
+            of: The name of a prompt, or the URI of a resource template.
+            argument: The name of the argument or the variable.
         """
 
         def register(function: F) -> F:
@@ -739,10 +791,12 @@ class Server(Generic[StateT]):
     def middleware(self, function: MiddlewareT) -> MiddlewareT:
         """Register a function that wraps every tool call, resource read and prompt.
 
-        It is `async def f(call, proceed)`, where `call` is a `MiddlewareCall`. It
-        returns `await proceed(call)`, or another result instead. It may raise a
-        `ToolError` to refuse the call. The first function that is registered is the
-        outermost.
+        The function that is registered first is the outermost.
+
+        Args:
+            function: `async def f(call, proceed)`, where `call` is a `MiddlewareCall`.
+                It returns `await proceed(call)`, or another result instead. It may
+                raise a `ToolError` to refuse the call.
         """
         from .middleware import check_middleware
 
@@ -755,13 +809,17 @@ class Server(Generic[StateT]):
     def include(self, other: Server[Any], /, *, prefix: str = "") -> None:
         """Add the features of another server, before this server runs.
 
-        The names of its tools and prompts get the prefix; URIs are unchanged. Its
-        functions get the value of its own lifespan, which is entered after that of this
-        server. Its middleware runs inside this server's middleware. Features that are
-        later added to it or removed from it are added or removed here too.
+        The functions of the other server get the value of its own lifespan, which is
+        entered after that of this server. Its middleware runs inside this server's
+        middleware. Features that are later added to it or removed from it are added or
+        removed here too.
 
         Limits, access, store, profile, pages and instructions are those of this server.
         Raises ValueError if a name or a URI is already taken.
+
+        Args:
+            other: The server to include.
+            prefix: A prefix for the names of its tools and prompts. URIs are unchanged.
         """
         from .include import Inclusion
 
@@ -820,11 +878,14 @@ class Server(Generic[StateT]):
         self, function: Callable[P, AbstractAsyncContextManager[StateT]]
     ) -> Callable[P, AbstractAsyncContextManager[StateT]]: ...
     def lifespan(self, function: Callable[P, Any]) -> Callable[P, Any]:
-        """Register an async generator function that yields once: the lifespan.
+        """Register a function that runs before the first request and after the last.
 
-        It is entered once per process, before the first request, and exited after the
-        server has stopped. Functions get the yielded value as `ctx.lifespan`. The
-        lifespan may take one argument, the server.
+        The lifespan is entered once per process. Tools, resources and prompts get the
+        value that it yields as `ctx.lifespan`.
+
+        Args:
+            function: An async generator function that yields once, or a function that
+                returns an async context manager. It may take one argument, the server.
         """
         self._set_lifespan(function)
         return function
@@ -901,15 +962,28 @@ class Server(Generic[StateT]):
         return NO_SCOPES.union(*(registry.scopes for registry in registries))
 
     def observe_requests(self, observer: RequestObserver) -> None:
-        """Notify an observer of every request that begins from now on."""
+        """Notify an observer of every request that begins from now on.
+
+        Args:
+            observer: An object with the methods `began(request)` and `ended(request,
+                seconds)`. They must return quickly, and must not raise exceptions.
+        """
         self.request_observers = (*self.request_observers, observer)
 
     def observe_sessions(self, observer: SessionObserver) -> None:
-        """Notify an observer of every session that ends from now on."""
+        """Notify an observer of every session that ends from now on.
+
+        Args:
+            observer: An object with the method `session_ended(conversation)`.
+        """
         self.session_observers = (*self.session_observers, observer)
 
     def stop_observing_sessions(self, observer: SessionObserver) -> None:
-        """Stop notifying an observer of sessions."""
+        """Stop notifying an observer of sessions.
+
+        Args:
+            observer: The object that was passed to `observe_sessions`.
+        """
         self.session_observers = tuple(
             other for other in self.session_observers if other is not observer
         )
@@ -921,7 +995,11 @@ class Server(Generic[StateT]):
             observer.session_ended(conversation)
 
     def stop_observing_requests(self, observer: RequestObserver) -> None:
-        """Stop notifying an observer of requests."""
+        """Stop notifying an observer of requests.
+
+        Args:
+            observer: The object that was passed to `observe_requests`.
+        """
         self.request_observers = tuple(
             other for other in self.request_observers if other is not observer
         )
@@ -948,14 +1026,6 @@ class Server(Generic[StateT]):
             self.tools_that_wait.discard(call.params.name)
 
 
-def _check_name(name: object) -> None:
-    if not name or not isinstance(name, str):
-        raise TypeError(
-            f"Server(name): expected a non-empty string, got {name!r}; to register a "
-            "function, use @server.tool"
-        )
-
-
 def _check_inclusion(
     what: str, outer: Server[Any], other: Server[Any], prefix: str
 ) -> None:
@@ -975,49 +1045,3 @@ def _check_inclusion(
             f"{what}: the included server has access=..., which would not apply; give "
             "it to the including server, and use scopes to restrict features"
         )
-
-
-def _check_options(
-    instructions: object,
-    secret: object,
-    limits: object,
-    timeout: float | None,
-    grace: float,
-) -> None:
-    _check_type("instructions", instructions, str | None)
-    _check_type("secret", secret, str | bytes | None)
-    _check_type("limits", limits, Limits | None)
-    check_seconds(timeout, "Server(timeout)")
-    check_seconds(grace, "Server(grace)", also=0)
-
-
-def _check_type(option: str, value: object, expected: type | UnionType) -> None:
-    if not isinstance(value, expected):
-        given = type(value).__name__
-        raise TypeError(f"Server({option}): expected {expected}, got {given}")
-
-
-def _with_timeout(limits: Limits, timeout: float | None) -> Limits:
-    """Return the limits with this timeout. None keeps their own."""
-    return limits if timeout is None else replace(limits, timeout=timeout)
-
-
-def _signing_secret(secret: str | bytes | None) -> bytes:
-    """Return the given secret, or that of the environment, or a new one.
-
-    Raises ValueError if it is too short.
-    """
-    given = secret
-    where = "Server(secret)"
-    if given is None:
-        given = os.environ.get("MCP_TRIO_SECRET") or None
-        where = "MCP_TRIO_SECRET"
-    if given is None:
-        return secrets.token_bytes(SHORTEST_SECRET)
-    encoded = given.encode() if isinstance(given, str) else given
-    if len(encoded) < SHORTEST_SECRET:
-        raise ValueError(
-            f"{where}: expected at least {SHORTEST_SECRET} bytes, got {len(encoded)}; "
-            'generate one: python -c "import secrets; print(secrets.token_urlsafe())"'
-        )
-    return encoded

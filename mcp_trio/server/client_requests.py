@@ -33,7 +33,12 @@ T = TypeVar("T")
 
 
 class Elicited(Struct, Generic[T]):
-    """A user's answer. `content` is the completed form, or None if not accepted."""
+    """A user's answer to a form or a page.
+
+    Attributes:
+        action: "accept", "decline" or "cancel".
+        content: The completed form. None unless the user accepted.
+    """
 
     action: Literal["accept", "decline", "cancel"]
     content: T | None = None
@@ -45,7 +50,12 @@ class Elicited(Struct, Generic[T]):
 
 
 class Root(Struct):
-    """A root: a folder or other location that the server may work in."""
+    """A root: a folder or other location that the server may work in.
+
+    Attributes:
+        uri: Its URI, such as "file:///home/ada".
+        name: Its name for people.
+    """
 
     uri: str
     name: str | None = None
@@ -94,8 +104,12 @@ class Question(Struct, Generic[T], kw_only=True, rename="camel"):
 class Elicit(Question[Elicited[T]]):
     """A form for the user.
 
-    `schema` is a flat dataclass, Struct, TypedDict or pydantic model whose fields are
-    the form's.
+    Attributes:
+        message: What the user is asked.
+        schema: A dataclass, Struct, TypedDict or pydantic model without nesting. Its
+            fields are the fields of the form.
+        key: A name for the question, if the order of questions can change when the
+            function runs again.
     """
 
     method = "elicitation/create"
@@ -130,6 +144,12 @@ class ElicitUrl(Question[Elicited[None]]):
     """A page for the user to visit.
 
     Use it for data that the client must not see, such as a login or a payment.
+
+    Attributes:
+        message: Why the user should visit the page.
+        url: The address of the page.
+        id: Identifies this visit, for your page.
+        key: A name for the question, as in `Elicit`.
     """
 
     method = "elicitation/create"
@@ -159,9 +179,21 @@ class ElicitUrl(Question[Elicited[None]]):
 class Sample(Question[Sampled]):
     """A conversation for the client's model to continue.
 
-    `messages` is a string, or a list of messages: strings, dicts with the protocol's
-    keys, `SamplingMessage`, `PromptMessage`, and earlier answers (`Sampled`) with the
-    results of the tools that they use.
+    Attributes:
+        messages: A text, or a list of messages: texts, dicts with the protocol's keys,
+            `SamplingMessage`, `PromptMessage`, and earlier answers (`Sampled`) with the
+            results of the tools that they use.
+        max_tokens: The most tokens that the model may write.
+        system_prompt: The system prompt.
+        temperature: How random the answer is.
+        stop_sequences: Texts that end the answer.
+        model_preferences: Which model to use, as the protocol defines it.
+        include_context: "none", "thisServer" or "allServers".
+        metadata: Anything for the provider of the model.
+        tools: Tools that the model may use: `Tool` objects, or dicts with the
+            protocol's keys.
+        tool_choice: "auto", "required" or "none".
+        key: A name for the question, as in `Elicit`.
     """
 
     method = "sampling/createMessage"
@@ -219,7 +251,11 @@ class Sample(Question[Sampled]):
 
 
 class Roots(Question[list[Root]]):
-    """The roots: the folders that the server may work in."""
+    """The roots: the folders that the server may work in.
+
+    Attributes:
+        key: A name for the question, as in `Elicit`.
+    """
 
     method = "roots/list"
 

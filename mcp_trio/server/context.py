@@ -38,9 +38,15 @@ BURST = 0.0002
 
 
 class ConnectedClient(msgspec.Struct, frozen=True):
-    """The client that made a request: its name, version and capabilities.
+    """The client that made a request.
 
-    Clients choose these values themselves, so do not use them for authorization.
+    The client chooses these values, so do not use them to decide who may do what.
+
+    Attributes:
+        name: The client's name.
+        version: The client's version.
+        capabilities: What the client supports.
+        renders_apps: Whether the client shows the page that belongs to a tool.
     """
 
     name: str
@@ -50,7 +56,11 @@ class ConnectedClient(msgspec.Struct, frozen=True):
     renders_apps: bool = False
 
     def supports(self, capability: str) -> bool:
-        """Return whether the client has a capability, such as "sampling"."""
+        """Return whether the client has a capability.
+
+        Args:
+            capability: The name of the capability, such as "sampling".
+        """
         return getattr(self.capabilities, capability, None) not in (None, msgspec.UNSET)
 
 
@@ -60,6 +70,12 @@ class Context(Generic[StateT]):
     A function gets it as a parameter that is annotated with this class, or with
     `Context[State]`, where `State` is the type of the lifespan's value. The parameter
     is not part of the function's schema.
+
+    Attributes:
+        revision: The name of the request's protocol revision.
+        principal: The authenticated caller. Over stdio, the owner of the process; over
+            HTTP without authentication, None.
+        lifespan: The value that the lifespan yielded.
     """
 
     # The protocol revision that the request is served in.
@@ -135,7 +151,10 @@ class Context(Generic[StateT]):
     def extension(self, identifier: str) -> Json | None:
         """Return the client's settings for an extension of this server.
 
-        Returns None if the client has not declared the extension.
+        None means that the client has not declared the extension.
+
+        Args:
+            identifier: The name of the extension, such as "com.example/clock".
         """
         extensions = self._request.conversation.session.revisions.extensions
         return extensions.declared(self._request.capabilities).get(identifier)
@@ -154,8 +173,13 @@ class Context(Generic[StateT]):
     ) -> None:
         """Report progress, if the client asked for it.
 
-        The report is only sent if `done` has increased. In a task, the message becomes
-        the status message; the default is "`done` of `total`".
+        The report is sent only if `done` has increased. A task shows the message in its
+        status, or without one, how much is done.
+
+        Args:
+            done: How much is done, in any unit.
+            total: How much there is to do, if that is known.
+            message: What is being done, for people.
         """
         task = self._request.task
         if task is not None and task.has_started:
@@ -175,7 +199,11 @@ class Context(Generic[StateT]):
     async def log(self, level: str, data: object, logger: str | None = None) -> None:
         """Send the client a log message, if it asked for messages of this level.
 
-        `data` is a string or anything else that can be encoded as JSON.
+        Args:
+            level: "debug", "info", "notice", "warning", "error", "critical", "alert" or
+                "emergency".
+            data: A string, or anything else that can be encoded as JSON.
+            logger: The name of the logger.
         """
         if level not in LEVELS:
             known = ", ".join(LEVELS)
@@ -198,19 +226,39 @@ class Context(Generic[StateT]):
         await self._checkpoint()
 
     async def debug(self, data: object, logger: str | None = None) -> None:
-        """Send a log message of the level "debug"."""
+        """Send a log message of the level "debug".
+
+        Args:
+            data: A string, or anything else that can be encoded as JSON.
+            logger: The name of the logger.
+        """
         await self.log("debug", data, logger)
 
     async def info(self, data: object, logger: str | None = None) -> None:
-        """Send a log message of the level "info"."""
+        """Send a log message of the level "info".
+
+        Args:
+            data: A string, or anything else that can be encoded as JSON.
+            logger: The name of the logger.
+        """
         await self.log("info", data, logger)
 
     async def warning(self, data: object, logger: str | None = None) -> None:
-        """Send a log message of the level "warning"."""
+        """Send a log message of the level "warning".
+
+        Args:
+            data: A string, or anything else that can be encoded as JSON.
+            logger: The name of the logger.
+        """
         await self.log("warning", data, logger)
 
     async def error(self, data: object, logger: str | None = None) -> None:
-        """Send a log message of the level "error". This does not end the request."""
+        """Send a log message of the level "error". The function continues.
+
+        Args:
+            data: A string, or anything else that can be encoded as JSON.
+            logger: The name of the logger.
+        """
         await self.log("error", data, logger)
 
     async def elicit(
@@ -218,8 +266,12 @@ class Context(Generic[StateT]):
     ) -> "Elicited[T]":
         """Ask the user to fill in a form.
 
-        `schema` is a flat dataclass, Struct, TypedDict or pydantic model whose fields
-        are the form's.
+        Args:
+            message: What the user is asked.
+            schema: A dataclass, Struct, TypedDict or pydantic model without nesting.
+                Its fields are the fields of the form.
+            key: A name for the question, if the order of questions can change when the
+                function runs again.
         """
         from .client_requests import Elicit
 
@@ -232,8 +284,14 @@ class Context(Generic[StateT]):
     ) -> "Elicited[None]":
         """Ask the user to visit a page.
 
-        An accepted answer means that the user agreed to visit the page, not that they
-        have finished there.
+        An accepted answer means that the user agreed to visit the page. The user may
+        not have finished there.
+
+        Args:
+            message: Why the user should visit the page.
+            url: The address of the page.
+            id: Identifies this visit, for your page.
+            key: A name for the question, as for `elicit`.
         """
         from .client_requests import ElicitUrl
 
@@ -258,11 +316,22 @@ class Context(Generic[StateT]):
     ) -> "Sampled":
         """Ask the client's model to continue a conversation.
 
-        `messages` is a string, or a list of messages: strings, dicts with the
-        protocol's keys, `SamplingMessage`, and earlier answers with the results of the
-        tools that they use. The model may use `tools`; run those in the answer's
-        `tool_uses`, and sample again with the answer and the results appended.
-        `tool_choice` is "auto", "required" or "none".
+        Args:
+            messages: A text, or a list of messages: texts, dicts with the protocol's
+                keys, `SamplingMessage`, and earlier answers with the results of the
+                tools that they use.
+            max_tokens: The most tokens that the model may write.
+            system_prompt: The system prompt.
+            temperature: How random the answer is.
+            stop_sequences: Texts that end the answer.
+            model_preferences: Which model to use, as the protocol defines it.
+            include_context: "none", "thisServer" or "allServers".
+            metadata: Anything for the provider of the model.
+            tools: Tools that the model may use: `Tool` objects, or dicts with the
+                protocol's keys. Run those in the answer's `tool_uses`, and ask again
+                with the answer and their results.
+            tool_choice: "auto", "required" or "none".
+            key: A name for the question, as for `elicit`.
         """
         from .client_requests import Sample
 
@@ -283,14 +352,22 @@ class Context(Generic[StateT]):
         return answer
 
     async def roots(self, *, key: str | None = None) -> "list[Root]":
-        """Ask the client for its roots: the folders that the server may work in."""
+        """Ask the client which folders or other places the server may work in.
+
+        Args:
+            key: A name for the question, as for `elicit`.
+        """
         from .client_requests import Roots
 
         (answer,) = await self._ask(Roots(key=key))
         return answer
 
     async def ask(self, *questions: "Question[Any]") -> list[Any]:
-        """Ask several questions in one round. The answers are in the same order."""
+        """Ask several questions in one round. The answers are in the same order.
+
+        Args:
+            questions: `Elicit`, `ElicitUrl`, `Sample` and `Roots` objects.
+        """
         return await self._ask(*questions)
 
     async def _ask(self, *questions: "Question[T]") -> list[T]:
@@ -303,8 +380,12 @@ class Context(Generic[StateT]):
     async def once(self, key: str, step: Callable[[], Awaitable[T]]) -> T:
         """Run a step once, even if the function runs again after a question.
 
-        Returns the step's result, which must be JSON. The client stores the result
-        until the request ends: it can read it, but not change it.
+        Returns the step's result, which must be JSON. The client keeps the result until
+        the request ends: it can read it, but not change it.
+
+        Args:
+            key: A name for the step, unique in the function.
+            step: An async function without parameters.
         """
         return await self._questions.once(key, step)
 
@@ -323,10 +404,13 @@ class Context(Generic[StateT]):
         await task.start()
 
     async def close_stream(self, retry: float = 1.0) -> None:
-        """Close the client's connection and continue to run.
+        """Close the client's connection and continue working.
 
-        The client reconnects for the result after `retry` seconds. Use this for long
-        work over HTTP. It does nothing if the client cannot reconnect.
+        The client reconnects to get the result. Use this for long work over HTTP. If
+        the client has no way to reconnect, this does nothing.
+
+        Args:
+            retry: How many seconds the client waits before it reconnects.
         """
         # Only HTTP channels have this method.
         release_client = getattr(self._request.channel, "release_client", None)
@@ -349,10 +433,10 @@ class Context(Generic[StateT]):
         waits. A hundred reports take 30 % fewer instructions than with a checkpoint
         after each.
         """
-        await self._request.channel.drained()
         if perf_counter() < self._burst_ends:
             await trio.lowlevel.checkpoint_if_cancelled()
             return
+        await self._request.channel.drained()
         await trio.lowlevel.checkpoint()
         self._burst_ends = perf_counter() + BURST
 

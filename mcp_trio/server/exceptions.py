@@ -6,7 +6,7 @@ from collections.abc import Callable
 class ToolError(Exception):
     """An error whose message is sent to the client and its model.
 
-    The messages of other exceptions are hidden from the client.
+    The client does not see the message of any other exception.
     """
 
 

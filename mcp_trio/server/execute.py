@@ -15,6 +15,7 @@ from ..protocol.errors import (
     TooManyCalls,
 )
 from ..protocol.types import Text, ToolResult
+from .accounts import account_of
 from .app import Server
 from .charges import hold_request
 from .event_log import SLOW
@@ -22,7 +23,7 @@ from .exceptions import AskFailed, TimedOut, ToolError, Unanswered
 from .handlers import HANDLERS, Handler, answer_by_extension
 from .limits import out_of_memory
 from .request import Request, RequestObserver
-from .runner import Continuation
+from .runner import TURN, Continuation
 from .truncate import truncate_text
 
 log = logging.getLogger("mcp_trio")
@@ -116,9 +117,11 @@ async def finish(
         if holding is not None:
             holding.release()
         server.limiter.count(request, -1)
-        seconds = perf_counter() - began
-        if seconds > SLOW:
-            server.event_log.log_slow(request, seconds)
+        now = perf_counter()
+        if now - began > SLOW:
+            server.event_log.log_slow(request, now - began)
+        if request.turn_began and now - request.turn_began > TURN:
+            server.turns.end(account_of(conversation, request.principal))
         del conversation.cancel_scopes[request.call.id]
 
 

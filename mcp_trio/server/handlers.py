@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from sys import intern
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -27,8 +28,10 @@ from ..protocol.types import (
     TextContents,
     ToolResult,
 )
+from .accounts import account_of
 from .app import Server
 from .conversation import Conversation
+from .ledger import Priority
 from .middleware import (
     MiddlewareCall,
     call_with_middleware,
@@ -37,7 +40,7 @@ from .middleware import (
 )
 from .registry import Registry, View
 from .request import Request
-from .truncate import truncate_result
+from .truncate import measure, truncate_result
 
 if TYPE_CHECKING:
     from .extension_points import ExtensionPoints
@@ -124,6 +127,8 @@ async def call_tool(server: Server, request: Request) -> bytes:
         return await run_tool(server, request, tool)
     # Not with `run_tool`, which would add a frame to every call.
     result = await tool.run(request, request.call.params.arguments)
+    if request.scope is not None:
+        await _wait_for_turn(server, request, result)
     return _encode_tool_result(request, tool, result)
 
 
@@ -148,7 +153,32 @@ async def run_tool(server: Server, request: Request, tool: "ServerTool") -> byte
         result = await call_with_middleware(server.middleware_stack, call, tool)
     else:
         result = await tool.run(request, request.call.params.arguments)
+    if request.scope is not None:
+        await _wait_for_turn(server, request, result)
     return _encode_tool_result(request, tool, result)
+
+
+async def _wait_for_turn(server: Server, request: Request, result: Any) -> None:
+    """Let others go first, if the client has used up its turn.
+
+    This is for requests that have waited: many of one client may go on together, and to
+    encode their results may take long.
+    """
+    if server.turns.lines:
+        account = account_of(request.conversation, request.principal)
+        if server.turns.must_wait(account):
+            holding = server.ledger.hold(
+                account,
+                "requests",
+                measure(result),
+                Priority.REQUEST,
+                request.give_up,
+            )
+            try:
+                await server.turns.wait(account)
+            finally:
+                holding.release()
+    request.turn_began = perf_counter()
 
 
 def _encode_tool_result(
@@ -193,6 +223,8 @@ async def read_resource(server: Server, request: Request) -> bytes:
         contents = await read_with_middleware(server.middleware_stack, call, resource)
     else:
         contents = await resource.read(request, uri)
+    if request.scope is not None:
+        await _wait_for_turn(server, request, contents)
 
     def write(contents: list[TextContents | BlobContents]) -> bytes:
         shaped = {"contents": revision.shape(contents)}
@@ -232,6 +264,8 @@ async def get_prompt(server: Server, request: Request) -> bytes:
         rendered = await render_with_middleware(server.middleware_stack, call, prompt)
     else:
         rendered = await prompt.render(request, params.arguments)
+    if request.scope is not None:
+        await _wait_for_turn(server, request, rendered)
 
     def write(rendered: PromptResult) -> bytes:
         return encode(revision.result(revision.shape(rendered), rendered.meta))

@@ -60,24 +60,25 @@ def read_rate(text: object, where: str = "") -> Rate:
 class Limits(Struct, frozen=True, kw_only=True):
     """The limits of a server.
 
-    A tool may have limits of its own. Its `timeout` and `max_result` replace those of
-    the server; its `rate` and `max_in_flight` apply in addition.
+    A tool's own `rate` and `max_in_flight` apply in addition. Its `timeout` and
+    `max_result` replace those given here.
 
-    `rate` limits all requests of one sender together: "10/s", "100/m", "1000/h", or
-    "10/s:50" with a burst. Tool calls, reads and prompts count as one each, and other
-    requests as a twentieth. `initialize`, and polling a task at its interval, do not
-    count. The sender is the principal, without authentication the address, and on stdio
-    the connection.
-
-    `max_in_flight` limits the requests in progress of all clients, and
-    `max_in_flight_per_connection` those of one connection. `max_result` is the maximum
-    size of a result in bytes. `timeout` is the maximum duration of a function in
-    seconds. `threads` is the number of worker threads for functions that are not async.
-    Except on stdio, one client can use at most three quarters of them.
-
-    `memory` is the maximum number of bytes that the server holds for all clients
-    together: requests in progress, unread replies, sessions and their history. If it is
-    exceeded, the server drops data of the client that uses the most.
+    Attributes:
+        rate: The requests of one client: "10/s", "100/m", "1000/h", or with a burst
+            "10/s:50". A tool call, a read or a prompt counts as one, any other request
+            as a twentieth; `initialize`, and polls of a task at its interval, do not
+            count. A client is a principal; without authentication an address, or on
+            stdio the connection.
+        max_in_flight: The number of requests in progress, of all clients.
+        max_in_flight_per_connection: The number of requests in progress on one
+            connection.
+        max_result: The size of a result in bytes.
+        timeout: The number of seconds that a function may take.
+        threads: The number of worker threads for functions that are not async. Except
+            on stdio, one client can use at most three quarters of them.
+        memory: The number of bytes that the server holds for all clients together:
+            requests in progress, unread replies, sessions and their history. When it is
+            exceeded, the client that uses the most loses something.
     """
 
     rate: str | None = None

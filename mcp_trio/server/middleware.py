@@ -29,9 +29,11 @@ MiddlewareMethod = Literal["tools/call", "resources/read", "prompts/get"]
 class MiddlewareCall:
     """A tool call, a resource read or a prompt, as middleware sees it.
 
-    `method` is `tools/call`, `resources/read` or `prompts/get`. `name` is the name of
-    the tool or the prompt, or the URI of the resource. `context` is the request's
-    `Context`. Use `context.state` to pass values to the functions.
+    Attributes:
+        method: `tools/call`, `resources/read` or `prompts/get`.
+        name: The name of the tool or the prompt, or the URI of the resource.
+        context: The request's context, as functions get it. `context.state` passes
+            values to them.
     """
 
     def __init__(

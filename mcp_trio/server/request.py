@@ -48,6 +48,8 @@ class Request(Struct, eq=False):
     environment: Environment
     principal: Principal | None
     scope: trio.CancelScope | None = None  # set when the request first waits
+    # After a wait: when it began to encode its result.
+    turn_began: float = 0.0
     ended: bool = False
     given_up: bool = False  # cancelled because its memory is needed for others
     error: ProtocolError | None = None  # the error in the reply, if any

@@ -33,7 +33,11 @@ _BLOCKS: dict[str, type[Any]] = {
 class Sampled(Struct, rename="camel"):
     """A message from the client's model.
 
-    `content` is one content block or a list of content blocks, as JSON objects.
+    Attributes:
+        role: "assistant".
+        content: One content block, or a list of them, as the client sent it.
+        model: The name of the model.
+        stop_reason: Why the model stopped, such as "endTurn".
     """
 
     role: str

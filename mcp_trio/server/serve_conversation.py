@@ -1,6 +1,6 @@
 """Serves one client over a stream of messages: stdio, WebSocket, memory."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from time import perf_counter
 
@@ -8,13 +8,16 @@ import trio
 
 from ..auth.principal import Principal
 from ..protocol.session import Answer, Batch, Call, Event, Notice, Refusal, Session
+from .accounts import Account, account_of
 from .app import Server
+from .batch_replies import BatchReplies
 from .call_tasks import CallTasks
 from .channel import Channel, Wire
 from .conversation import Conversation, MessageObserver
 from .event_log import SLOW
 from .execute import execute, finish
 from .handlers import handle_notification
+from .ledger import Priority
 from .request import Request
 from .runner import TURN, Continuation, Runner, ScopeLeaked, start
 
@@ -55,20 +58,21 @@ async def execute_batch(
     server: Server, conversation: Conversation, events: list[Event], channel: Channel
 ) -> bytes | None:
     """Run a batch. Returns the replies as one array, or None if there are none."""
-    replies: list[bytes] = []
     async with trio.open_nursery() as nursery:
+        account = account_of(conversation, conversation.principal)
+        replies = BatchReplies(server.ledger, account, nursery.cancel_scope)
         source = ConversationSource(
             server,
             conversation,
             channel,
             nursery,
-            reply=replies.append,
+            reply=replies.add,
             events=events,
             # Not that of a later request, which may have another token.
             principal=conversation.principal,
         )
         nursery.start_soon(Runner(source, nursery).run)
-    return b"[%b]" % b",".join(replies) if replies else None
+    return replies.joined()
 
 
 class ConversationSource:
@@ -101,6 +105,8 @@ class ConversationSource:
         self._has_events = True
         # Whether other tasks should run before the next event is served.
         self._must_yield = False
+        # The messages received last. Some of them may have been served.
+        self._messages: Sequence[bytes | None] = ()
         self._last_request: Request | None = None
         self._call_tasks = CallTasks(server, nursery, self._run_call)
         self._send = reply
@@ -111,6 +117,8 @@ class ConversationSource:
         if self._must_yield:
             self._must_yield = False
             await trio.lowlevel.checkpoint()
+            if self._server.turns.lines:
+                await self._wait_for_turn()
             return True
         if self._has_events:
             return True
@@ -126,6 +134,9 @@ class ConversationSource:
             deadline = trio.current_time() + self._server.grace
             self._nursery.cancel_scope.deadline = deadline
             return False
+        self._messages = messages
+        if self._server.turns.lines:
+            await self._wait_for_turn()
         # A message is decoded after the previous ones have begun, because they may
         # change the session that decodes it.
         if self._conversation.observer is None:
@@ -156,10 +167,12 @@ class ConversationSource:
             late = perf_counter() - turn_ends
             if late > 0:
                 self._log_if_slow(event, late)
+                self._server.turns.end(self._account())
                 self._must_yield = True
                 break
         else:
             self._has_events = False
+            self._messages = ()
         if self._wire is not None:
             self._wire.flush()
         return continuation
@@ -249,7 +262,37 @@ class ConversationSource:
         if reply is not None:
             self._reply(reply)
 
+    # Turns
+
+    async def _wait_for_turn(self) -> None:
+        """Let others go first, if this client has used up its turn.
+
+        It may have many conversations.
+        """
+        account = self._account()
+        turns = self._server.turns
+        if not turns.must_wait(account):
+            return
+        size = sum(len(message) for message in self._messages if message is not None)
+        holding = self._server.ledger.hold(
+            account, "bodies", size, Priority.REQUEST, self._give_up
+        )
+        try:
+            await turns.wait(account)
+        finally:
+            holding.release()
+
+    def _give_up(self) -> bool:
+        """End the conversation, because the memory of its messages is needed."""
+        self._nursery.cancel_scope.cancel()
+        return True
+
     # Helpers
+
+    def _account(self) -> Account:
+        return account_of(
+            self._conversation, self._principal or self._conversation.principal
+        )
 
     def _request(self, call: Call) -> Request:
         return Request(

@@ -19,7 +19,10 @@ from .exceptions import ToolError
 # The fields of results that contain texts, directly or indirectly.
 _CONTAINERS = ("content", "messages", "resource")
 # The fields that may be large. Only texts can be cut.
-_LARGE = (*_CONTAINERS, "text", "data", "blob", "structured", "values")
+_LARGE = (
+    *_CONTAINERS,
+    *("text", "data", "blob", "structured", "encoded", "values"),
+)
 
 
 class _Piece:
@@ -61,7 +64,7 @@ def truncate_result(
     `most` bytes even without its texts.
     """
     pieces: list[_Piece] = []
-    measured = _measure(value)
+    measured = measure(value)
     if measured > most:
         value = _copy(value, pieces)
         fixed = measured - sum(piece.size for piece in pieces)
@@ -131,18 +134,18 @@ def _decode_start(encoded: bytes, size: int) -> str:
     return ""
 
 
-def _measure(value: Any) -> int:
+def measure(value: Any) -> int:
     """Return a lower bound of a result's size in bytes, without encoding it."""
     kind: type = type(value)
-    if kind is str:
+    if kind is str or kind is bytes:
         return len(value)
     if kind is list:
-        return sum(map(_measure, value))
+        return sum(map(measure, value))
     if kind is Raw:
         return len(memoryview(value))
     size = 0
     for name in _large_fields(kind):
-        size += _measure(getattr(value, name))
+        size += measure(getattr(value, name))
     return size
 
 

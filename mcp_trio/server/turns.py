@@ -1,13 +1,13 @@
-"""Turns: a client whose requests take long lets those of other clients run in between.
+"""Turns: a client with slow requests lets requests of other clients run in between.
 
-trio runs all tasks that are ready before it looks for others: this is a pass. If one
-client has slow requests on many connections, all of them may be ready in one pass, and
-would run before anything that another client has sent in the meantime. So when a
-request has taken longer than a turn, the next ones of its client wait for some passes.
-Then they go on in the order in which they came: first one of them, and twice as many in
-each pass in which none of them was slow.
+trio runs all tasks that are ready before it checks for new ones: this is a pass. If one
+client has slow requests on many connections, all of them may be ready in the same pass,
+and would run before any request that another client has sent in the meantime. So after
+a request that took longer than a turn, the next requests of its client wait for some
+passes. Then they continue in order of arrival: one at first, and twice as many in each
+pass without a slow request.
 
-Clients whose requests are quick never wait, and nothing is kept for them.
+Clients with fast requests never wait, and no state is kept for them.
 """
 
 from collections import deque
@@ -16,8 +16,8 @@ import trio
 
 from .accounts import Account
 
-# Passes that the requests of a client wait when one of them was slow. The first may be
-# over already, and other clients need one whole pass.
+# How many passes the requests of a client wait after a slow one. The first may be over
+# already, and other clients need a full pass.
 PASSES = 3
 
 
@@ -26,8 +26,8 @@ class WaitingLine:
 
     def __init__(self) -> None:
         self.waiting: deque[trio.Event] = deque()
-        self.passes = 0  # until the next one may go on
-        self.at_once = 1  # how many go on then
+        self.passes = 0  # passes until the next one may continue
+        self.at_once = 1  # how many continue then
 
     @property
     def is_closed(self) -> bool:
@@ -35,12 +35,12 @@ class WaitingLine:
         return self.passes > 0
 
     def close(self) -> None:
-        """Let no request go on for some passes."""
+        """Make all requests wait for some passes."""
         self.passes = PASSES
         self.at_once = 1
 
     def begin_pass(self) -> None:
-        """Let requests go on, unless it is too early for that."""
+        """Count a pass, and let requests continue if it is their turn."""
         if self.passes > 0:
             self.passes -= 1
         if self.passes > 0:
@@ -51,25 +51,25 @@ class WaitingLine:
 
 
 class Turns:
-    """Says which requests have to wait for others of the same client."""
+    """Decides which requests have to wait because their client has slow ones."""
 
     def __init__(self) -> None:
-        # Empty unless a client has just been slow.
+        # Empty unless a client has recently been slow.
         self.lines: dict[Account, WaitingLine] = {}
 
     def must_wait(self, account: Account) -> bool:
-        """Return whether a request of this client has to wait for its turn."""
+        """Return whether a request of this client must wait for its turn."""
         line = self.lines.get(account)
         return line is not None and (line.is_closed or bool(line.waiting))
 
     async def wait(self, account: Account) -> None:
-        """Wait until a request of this client may run, if it must wait."""
+        """Wait until a request of this client may run."""
         if not self.must_wait(account):
             return
         event = trio.Event()
         self.lines[account].waiting.append(event)
         await event.wait()
-        # A request that could go on in the same pass may have been slow.
+        # Another request that continued in the same pass may have been slow.
         while self._is_closed(account):
             event = trio.Event()
             self.lines[account].waiting.appendleft(event)
@@ -80,7 +80,7 @@ class Turns:
         return line is not None and line.is_closed
 
     def end(self, account: Account) -> None:
-        """Note that a client has used up its turn: others go first."""
+        """Note that a client has used up its turn, so that others go first."""
         if account.is_only_client:
             return
         if not self.lines:
@@ -91,7 +91,7 @@ class Turns:
         line.close()
 
     async def _count_passes(self) -> None:
-        """Let requests go on, pass by pass, until none waits."""
+        """Let requests continue, pass by pass, until none waits."""
         try:
             while self.lines:
                 await trio.lowlevel.checkpoint()

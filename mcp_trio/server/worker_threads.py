@@ -241,7 +241,7 @@ class _Slot:
     def __call__(self) -> None:
         """Run the call, in the thread.
 
-        The value is stored, because trio does not allow to return an awaitable.
+        The value is stored, because trio does not allow returning an awaitable.
         """
         self.has_begun = True
         self.value = self._call()

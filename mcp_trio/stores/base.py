@@ -90,8 +90,9 @@ class Lease(Struct, frozen=True):
 class QueuedJob(Struct, frozen=True):
     """An item of a queue, leased to the process that pulled it.
 
-    `attempt` is 1 for the first process that begins the item, 2 for the second one, and
-    so on. A process that returned the item, or was lost before it began, does not count.
+    `attempt` is 1 for the first process that begins the item, 2 for the second one,
+    and so on. A process that returned the item, or was lost before it began, does not
+    count.
     """
 
     queue: str

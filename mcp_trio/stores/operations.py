@@ -230,7 +230,7 @@ class BeginJob(Operation):
     job: QueuedJob
 
     async def run(self, store: Store) -> None:
-        """Carry it out."""
+        """Call the method."""
         await store.begin(self.job)
 
 

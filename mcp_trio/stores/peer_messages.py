@@ -43,7 +43,7 @@ class SessionChanged(AboutSession, frozen=True):
 class SessionClaimed(AboutSession, frozen=True):
     """A process has become the home of a session.
 
-    The claims of a session are numbered, and the process with the latest one is its home.
+    The claims of a session are numbered. The process with the latest one is its home.
     """
 
     process: str

@@ -4,9 +4,9 @@ Redis runs a script atomically. Times are those of the Redis server's clock, so 
 clocks of the processes do not matter.
 
 A lease is a hash with its token (t), its expiry in milliseconds since 1970 (u) and, for
-an item of a queue, the sorted set of leased items (q) and whether the item was begun (b).
-The hash is kept after the lease has expired, because it can be renewed until a later
-lease is granted.
+an item of a queue, the sorted set of leased items (q) and whether the item was begun
+(b). The hash is kept after the lease has expired, because it can be renewed until a
+later lease is granted.
 """
 
 _NOW = """

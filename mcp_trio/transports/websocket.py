@@ -19,6 +19,7 @@ from ..server.accounts import Account, account_at
 from ..server.app import Server
 from ..server.ledger import Ledger, Meter, Priority
 from ..server.serve_conversation import serve_conversation
+from .frame_pieces import FramePieces
 from .send_queue import (
     DISCONNECTED,
     NO_HEADERS,
@@ -41,6 +42,9 @@ PONG_TIMEOUT = 30.0
 CLOSE_TIMEOUT = 0.4
 # The most bytes in one write.
 _PIECE = 2**16
+# Bytes that are charged for each frame of a message, in addition to its own. The
+# library keeps them apart until the message is complete.
+FRAME_SIZE = 64
 
 # The status codes of close frames: RFC 6455, section 7.4.1.
 GOING_AWAY = 1001
@@ -89,6 +93,8 @@ class FrameStream(trio.abc.Stream):
         self.drained = self.outgoing.drained
         self.close_code = GOING_AWAY
         self.unread = 0  # bytes since the last whole message
+        self._frames = 0  # and frames
+        self._pieces = FramePieces()
         # Changes whenever the client sends something or reads a large piece.
         self.activity = 0
         self.is_receiving = False  # whether the library waits for input
@@ -110,23 +116,43 @@ class FrameStream(trio.abc.Stream):
             await self.accepted.wait()
         if self._early:
             early = self._early.pop()
-            if early:
+            if self._early:
                 return early
+            self._pieces.put(early)
+        piece, frames = self._pieces.take()
+        if piece:
+            # All of it was read before, and other tasks should run in between.
+            await trio.lowlevel.checkpoint()
+        else:
+            piece, frames = await self._receive_piece(max_bytes)
+        self.unread += len(piece)
+        self._frames += frames
+        self._unread_meter.set(self.unread + FRAME_SIZE * self._frames)
+        if self._is_dropped or self.unread > 2 * MAX_MESSAGE:
+            return b""
+        return piece
+
+    async def _receive_piece(self, max_bytes: int | None) -> tuple[bytes, int]:
+        """Wait for input. The piece is empty at its end."""
         self.is_receiving = True
         # The library has handled all earlier input.
         self.incoming.wake()
-        data = await self._stream.receive_some(max_bytes)
+        piece = b""
+        frames = 0
+        while not piece:
+            data = await self._stream.receive_some(max_bytes)
+            self.activity += 1
+            if not data:
+                break
+            self._pieces.put(data)
+            piece, frames = self._pieces.take()
         self.is_receiving = False
-        self.activity += 1
-        self.unread += len(data)
-        self._unread_meter.set(self.unread)
-        if self._is_dropped or self.unread > 2 * MAX_MESSAGE:
-            return b""
-        return data
+        return piece, frames
 
     def end_message(self) -> None:
         """Note that a message is complete."""
         self.unread = 0
+        self._frames = 0
         self._unread_meter.set(0)
 
     def drop_partial_message(self) -> bool:

@@ -1,4 +1,4 @@
-"""A load of several recorded conversations, with the time that users think."""
+"""A load that consists of several recorded conversations, with thinking time."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ DEMO = [sys.executable, "-m", "mcp_trio", "run", "mcp_trio.demo"]
 
 
 def trace(*requests, revision=REVISION, every=0.0):
-    """Return a trace of requests, each with an empty result; one each so many seconds."""
+    """Return a trace of requests at intervals of some seconds, with empty results."""
     lines = []
     for id, (method, params) in enumerate(requests):
         message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}

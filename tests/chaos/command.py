@@ -1,4 +1,4 @@
-"""One fault after the other happens to a server under load.
+"""Inject one fault after the other into a server under load.
 
 After each, the replies that other clients got must all have been right and in time, and
 the server must hold no more than before: memory, descriptors, tasks, threads.
@@ -7,11 +7,14 @@ the server must hold no more than before: memory, descriptors, tasks, threads.
 from __future__ import annotations
 
 import argparse
+import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import trio
+
+from tests.support.redis_server import REDIS, running_redis
 
 from . import bystander
 from .bystander import ATTACKS
@@ -19,17 +22,20 @@ from .faults import FAULTS, Fault, Situation
 from .load import Load, lanes_of
 from .measures import look, look_until_back
 from .privileges import missing_programs
-from .process import serving
+from .process import SERVED_BRIEFLY, serving
 from .report import Outcome, heading, row
+from .shared.command import SharedOutcome, survive_shared
+from .shared.faults import FAULTS as SHARED_FAULTS
+from .shared.faults import SharedFault
 
-# How often each client does each of its jobs before the first look, so that everything
-# is in use that is used at all.
+# How often each client does each of its jobs before the first measurement, so that
+# everything has been used.
 WARM_UP = 3
-# A reply may take so many times as long as the slowest one without a fault, in addition
-# to what the fault allows. This is for machines that are busy with other things.
+# A reply may take this many times as long as the slowest one without a fault, in
+# addition to the time that the fault allows. This is for busy machines.
 PATIENCE = 5
 SECONDS = 8.0
-# Problems of one kind that are printed.
+# The number of problems of one kind that are printed.
 MOST = 5
 
 
@@ -41,10 +47,10 @@ def say(line: str) -> None:
 async def survive(
     faults: Sequence[Fault], seconds: float, folder: Path
 ) -> list[Outcome]:
-    """Let the faults happen, and return how the server lived through each."""
+    """Inject the faults, and return how the server survived each."""
     outcomes = []
     async with (
-        serving(folder, is_faulty=True) as server,
+        serving(folder, spec=SERVED_BRIEFLY, is_faulty=True) as server,
         trio.open_nursery() as nursery,
     ):
         load = Load(lanes_of(server))
@@ -70,7 +76,9 @@ async def survive(
 
 
 async def warm_up(situation: Situation) -> None:
-    """Use everything, and note what is held, and what a reply takes, without a fault."""
+    """Use everything without a fault, and record what is held and how long replies
+    take.
+    """
     load = situation.load
     load.resume()
     await load.laps(WARM_UP)
@@ -80,12 +88,12 @@ async def warm_up(situation: Situation) -> None:
     if figures.wrong:
         raise RuntimeError(f"without any fault: {figures.wrong[:MOST]}")
     situation.calm = figures.slowest
-    await look(situation.server)  # so that what a look itself uses is there before
+    await look(situation.server)  # so that the objects of a measurement exist before it
     situation.before = await look(situation.server)
 
 
 async def live_through(fault: Fault, situation: Situation) -> Outcome:
-    """Let one fault happen."""
+    """Inject one fault."""
     server = situation.server
     before = situation.before
     logged = len(server.log)
@@ -120,18 +128,31 @@ def main() -> int:
         help="measure how long other clients wait during known attacks instead",
     )
     parser.add_argument(
-        "words", nargs="*", metavar="WORD", help="only what has a word in its name"
+        "--redis",
+        action="store_true",
+        help="inject the faults into two processes and the Redis that they share",
+    )
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="WORD",
+        help="only the faults with a word in their names",
     )
     options = parser.parse_args()
     missing = missing_programs()
     if options.attacks:
         missing += bystander.missing_programs()
+    if options.redis and shutil.which(REDIS) is None:
+        missing.append(REDIS)
     if missing:
         parser.error(f"not installed: {', '.join(missing)}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         # The server may be another user.
         folder.chmod(0o755)
+        if options.redis:
+            shared = [one for one in SHARED_FAULTS if has_word(one.name, options.words)]
+            return survive_with_redis(shared, options.seconds, folder)
         if options.attacks:
             attacks = [one for one in ATTACKS if has_word(one.title, options.words)]
             return 0 if trio.run(bystander.observe_all, folder, attacks) else 1
@@ -139,13 +160,22 @@ def main() -> int:
         return report_problems(trio.run(survive, faults, options.seconds, folder))
 
 
+def survive_with_redis(
+    faults: Sequence[SharedFault], seconds: float, folder: Path
+) -> int:
+    """Run a Redis, let the faults happen, and return the exit code."""
+    with running_redis(folder) as redis:
+        outcomes = trio.run(survive_shared, faults, seconds, folder, redis, say)
+    return report_problems(outcomes)
+
+
 def has_word(name: str, words: Sequence[str]) -> bool:
-    """Return whether a name has one of the words, if there are any."""
+    """Return whether a name has one of the words, or whether there are none."""
     return not words or any(word in name for word in words)
 
 
-def report_problems(outcomes: Sequence[Outcome]) -> int:
-    """Print what went wrong, and return the exit code."""
+def report_problems(outcomes: Sequence[Outcome | SharedOutcome]) -> int:
+    """Print the problems, and return the exit code."""
     failed = [outcome for outcome in outcomes if outcome.problems]
     calls = sum(outcome.figures.calls for outcome in outcomes)
     say(f"{len(outcomes) - len(failed)} of {len(outcomes)} survived; {calls:,} calls")

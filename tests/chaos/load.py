@@ -1,4 +1,4 @@
-"""The clients whom a fault must not harm: one on each transport, with a bit of everything.
+"""The clients that a fault must not affect: one on each transport, with varied jobs.
 
 A client calls, checks the reply, waits a moment and calls again. Its session has to
 live through all faults: a client that has to connect again is a failure.
@@ -7,7 +7,7 @@ live through all faults: a client that has to connect again is a failure.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import cycle
 from typing import Any
@@ -45,7 +45,7 @@ class Figures(Struct):
             self.slowest_is = name
 
 
-# What a client does
+# The jobs of a client
 
 
 async def add(client: Client, number: int) -> None:
@@ -93,12 +93,13 @@ async def later(client: Client, number: int) -> None:
     _expect(await client.call_tool("later"), "done later")
 
 
-Job = Callable[[Client, int], Awaitable[None]]
+# The client is whatever the lane opens.
+Job = Callable[[Any, int], Awaitable[None]]
 COMMON: list[Job] = [add, echo, block, steps, read]
 
 
 class Wrong(Exception):
-    """A reply is not what it should be."""
+    """A reply is wrong."""
 
 
 def _expect(result: Result, text: str) -> None:
@@ -112,11 +113,11 @@ async def _answer(message: str, params: dict[str, Any]) -> dict[str, Any]:
 
 # Clients
 
-Open = Callable[[], AbstractAsyncContextManager[Client]]
+Open = Callable[[], AbstractAsyncContextManager[Any]]
 
 
 class Lane:
-    """A client that does its jobs in turn, again and again."""
+    """A client that repeats its jobs in turn."""
 
     def __init__(self, name: str, open: Open, jobs: list[Job]) -> None:
         self.name = name
@@ -125,7 +126,7 @@ class Lane:
 
 
 def reach(url: str, revision: str) -> Open:
-    """Return what connects a client to a URL."""
+    """Return a function that connects a client to a URL."""
 
     def open() -> AbstractAsyncContextManager[Client]:
         return connect(
@@ -163,7 +164,7 @@ def lanes_of(server: ServerProcess) -> list[Lane]:
 
 @asynccontextmanager
 async def _over_stdio(server: ServerProcess) -> AsyncIterator[Client]:
-    """Talk to the server on its standard input and output, which works once."""
+    """Talk to the server over stdio, which works once."""
     wire = server.wire
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wire.run)
@@ -175,47 +176,54 @@ async def _over_stdio(server: ServerProcess) -> AsyncIterator[Client]:
 
 
 class Load:
-    """All clients, and the figures of the fault that they live through now."""
+    """All clients, and the figures of the current fault."""
 
-    def __init__(self, lanes: list[Lane]) -> None:
+    def __init__(self, lanes: Sequence[Lane] = ()) -> None:
         self.figures = Figures()
-        # Refusals that the present fault excuses. Nothing matches this one.
+        # Refusals that the current fault excuses. This pattern matches nothing.
         self.tolerated = re.compile(r"(?!)")
-        self._lanes = lanes
-        self._busy: set[str] = set()
+        self.lanes = list(lanes)
+        self.busy: set[str] = set()
         self._laps: dict[str, int] = {}
         self._go = trio.Event()
 
     async def run(self) -> None:
-        """Run all clients until cancelled. They begin when `resume` is called."""
+        """Run all clients until cancelled. They start when `resume` is called."""
         async with trio.open_nursery() as nursery:
-            for lane in self._lanes:
+            for lane in self.lanes:
                 nursery.start_soon(self._keep_connected, lane)
 
     def resume(self, tolerated: str = "(?!)") -> Figures:
-        """Let the clients go on, and return the figures that they fill in."""
+        """Let the clients continue, and return the figures that they fill in."""
         self.tolerated = re.compile(tolerated)
         self.figures = Figures()
         self._go.set()
         return self.figures
 
     async def laps(self, count: int) -> None:
-        """Wait until each client has done each of its jobs so many times."""
-        while any(self._laps.get(lane.name, 0) < count for lane in self._lanes):
+        """Wait until each client has done each of its jobs this many times."""
+        while any(self._laps.get(lane.name, 0) < count for lane in self.lanes):
             await trio.sleep(0.05)
 
+    async def one_more_lap(self) -> None:
+        """Wait until each client has done each of its jobs once more, or twice."""
+        begun = dict(self._laps)
+        for lane in self.lanes:
+            while self._laps.get(lane.name, 0) < begun.get(lane.name, 0) + 2:
+                await trio.sleep(0.05)
+
     async def rest(self) -> None:
-        """Let the clients finish what they do, and wait until they have."""
+        """Let the clients finish their jobs, and wait until they have."""
         self._go = trio.Event()
-        while self._busy:
+        while self.busy:
             await trio.sleep(0.01)
 
     async def visit(self, lane: Lane) -> None:
-        """Let one more client take part until cancelled."""
+        """Add one more client until cancelled."""
         try:
             await self._keep_connected(lane)
         finally:
-            self._busy.discard(lane.name)
+            self.busy.discard(lane.name)
 
     async def _keep_connected(self, lane: Lane) -> None:
         while True:
@@ -223,27 +231,27 @@ class Load:
                 async with lane.open() as client:
                     await self._work(lane, client)
             except Exception as problem:
-                self._busy.discard(lane.name)
+                self.busy.discard(lane.name)
                 self.figures.wrong.append(f"{lane.name}: {problem!r}"[:300])
                 await trio.sleep(1)
 
     async def _work(self, lane: Lane, client: Client) -> None:
         for number, job in enumerate(cycle(lane.jobs)):
             await self._go.wait()
-            self._busy.add(lane.name)
+            self.busy.add(lane.name)
             name = f"{lane.name}: {job.__name__}"
             begun = trio.current_time()
             try:
                 await job(client, number)
             except (Wrong, RemoteError) as problem:
-                self._judge(name, problem)
+                self.judge(name, problem)
             self.figures.add(name, trio.current_time() - begun)
-            self._busy.discard(lane.name)
+            self.busy.discard(lane.name)
             self._laps[lane.name] = (number + 1) // len(lane.jobs)
             await trio.sleep(PAUSE)
 
-    def _judge(self, name: str, problem: Exception) -> None:
-        """Count a reply that is not the usual one."""
+    def judge(self, name: str, problem: Exception) -> None:
+        """Count an unusual reply."""
         if self.tolerated.search(str(problem)):
             self.figures.refused += 1
         else:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from .load import Figures
 from .measures import MIB, Held
 
-COLUMNS = (
+Column = tuple[str, int]  # the heading and the width
+
+COLUMNS: list[Column] = [
     ("fault", 26),
     ("calls", 6),
     ("refused", 8),
@@ -17,11 +21,11 @@ COLUMNS = (
     ("tasks", 8),
     ("threads", 8),
     ("", 7),
-)
+]
 
 
 class Outcome(Struct):
-    """How the server has lived through a fault."""
+    """How the server survived a fault."""
 
     fault: str
     figures: Figures
@@ -32,9 +36,15 @@ class Outcome(Struct):
 
 def heading() -> str:
     """Return the line above the table."""
-    (fault, width), *others = COLUMNS
-    cells = [f"{name:>{size}}" for name, size in others]
-    return f"{fault:<{width}}" + "".join(cells)
+    return line_of(COLUMNS, [name for name, _ in COLUMNS])
+
+
+def line_of(columns: Sequence[Column], cells: Sequence[str]) -> str:
+    """Return a line of a table. The first column is aligned on the left."""
+    (_, width), *others = columns
+    first, *rest = cells
+    text = [f"{cell:>{size}}" for cell, (_, size) in zip(rest, others, strict=True)]
+    return f"{first:<{width}}" + "".join(text)
 
 
 def row(outcome: Outcome) -> str:
@@ -43,6 +53,7 @@ def row(outcome: Outcome) -> str:
     before = outcome.before
     after = outcome.after
     cells = [
+        outcome.fault,
         str(figures.calls),
         str(figures.refused),
         f"{1000 * figures.slowest:.0f} ms",
@@ -52,6 +63,4 @@ def row(outcome: Outcome) -> str:
         f"{before.threads} > {after.threads}",
         "FAILED" if outcome.problems else "ok",
     ]
-    (_, width), *others = COLUMNS
-    text = [f"{cell:>{size}}" for cell, (_, size) in zip(cells, others, strict=True)]
-    return f"{outcome.fault:<{width}}" + "".join(text)
+    return line_of(COLUMNS, cells)

@@ -52,7 +52,7 @@ OPTIONS = {
 
 TARGETS = {
     "frobnicate": "expected a command (run, ",
-    "run missing.py": "missing.py: there is no such file (looked in ",
+    "run missing.py": "missing.py does not exist (looked in ",
     "run server.py:nothing": "server.py has no 'nothing'; its Server objects are: server.py:server",
     "run https://example.org": "run: expected a SPEC, got a URL; to inspect it, run: mcp-trio inspect https://example.org",
     "inspect http://": "expected a URL such as http://127.0.0.1:8000/mcp, got 'http://': it has no host",

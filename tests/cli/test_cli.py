@@ -378,7 +378,7 @@ def test_the_log_goes_to_stderr_from_its_level_on(folder):
 # Mistakes
 
 MISTAKES = {
-    "no such file": (("run", "nothing.py"), ["nothing.py", "no such file"]),
+    "no such file": (("run", "nothing.py"), ["nothing.py", "does not exist"]),
     "broken file": (("run", "broken.py"), ["ZeroDivisionError", "broken.py, line 1"]),
     "no such object": (("run", "server.py:other"), ["'other'", "server.py:server"]),
     "nobody at a WebSocket": (
@@ -405,7 +405,7 @@ MISTAKES = {
     "a command to run": (("run", "--", "python"), ["inspect -- python"]),
     "inspect: no such file": (
         ("inspect", "nothing.py"),
-        ["nothing.py", "no such file"],
+        ["nothing.py", "does not exist"],
     ),
     "inspect: nobody there": (
         ("inspect", "http://127.0.0.1:1/mcp"),
@@ -830,7 +830,8 @@ UPGRADE = (
 )
 
 
-# With other tests beside it, this one can only tell that the grace is not waited for twice.
+# With other tests beside it, this one can only tell that the grace is not waited for
+# twice.
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [pytest.param(1, marks=pytest.mark.load), 2.8])
 def test_a_signal_stops_the_busiest_server_soon_after_the_grace(folder, seconds):

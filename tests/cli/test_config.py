@@ -280,7 +280,7 @@ MISTAKES = {
         "server.py --for cursur",
         "cursor, vscode, windsurf, got 'cursur' (did you mean cursor?)",
     ),
-    "no such file": ("nothing.py", "nothing.py: there is no such file"),
+    "no such file": ("nothing.py", "nothing.py does not exist"),
     "no server": ("empty.py", "has no Server object"),
     "a URL in place of a SPEC": (
         URL,

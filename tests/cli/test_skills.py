@@ -69,7 +69,7 @@ def test_what_is_wrong_is_one_line(folder):
     path = folder / "recipes" / "tea" / "SKILL.md"
     path.write_text("---\nname: tea\n  a: [\n---\n", encoding="utf-8")
     assert failed("--skills", "recipes") == (
-        f"mcp-trio: error: --skills: {path}, line 3: not valid YAML: mapping values "
+        f"mcp-trio: error: --skills: {path}, line 3: expected valid YAML: mapping values "
         "are not allowed here\n"
     )
 

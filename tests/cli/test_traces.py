@@ -221,7 +221,7 @@ def test_a_command_is_started_for_each_replay(recorded, capsys, monkeypatch):
         (["nowhere.jsonl"], "nowhere.jsonl cannot be read: No such file or directory"),
         (
             ["one.jsonl", "nowhere.py"],
-            "could not be replayed over stdio: nowhere.py: there is no such file",
+            "could not be replayed over stdio: nowhere.py does not exist",
         ),
         (
             ["one.jsonl", "--", "./nowhere"],

@@ -17,6 +17,7 @@ from mcp_trio.client.target import connect
 from mcp_trio.client.websocket import open_websocket
 from mcp_trio.transports.http.server import serve_http
 from mcp_trio.transports.websocket import serve_websocket
+from tests.support.ports import refusing_port
 
 STREAMABLE = ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 OLDEST = ["2024-10-07", "2024-11-05"]
@@ -282,11 +283,10 @@ async def test_an_answer_that_is_not_of_the_protocol_is_an_error():
 
 
 async def test_a_server_that_is_not_there_is_an_error():
-    async with serving() as address:
-        pass
-    async with connect(f"http://{address}/mcp", "2026-07-28") as client:
-        with trio.fail_after(30), pytest.raises(RemoteError):
-            await client.call_tool("add", {"a": 1, "b": 2})
+    with refusing_port() as port:
+        async with connect(f"http://127.0.0.1:{port}/mcp", "2026-07-28") as client:
+            with trio.fail_after(30), pytest.raises(RemoteError):
+                await client.call_tool("add", {"a": 1, "b": 2})
 
 
 async def test_bytes_in_place_of_a_text_frame_are_handed_on(nursery):

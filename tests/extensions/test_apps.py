@@ -204,11 +204,11 @@ async def test_a_tool_whose_page_is_missing_keeps_the_server_from_starting() -> 
     async def show() -> str:
         return ""
 
-    with pytest.raises(ValueError, match="is missing") as raised:
+    with pytest.raises(ValueError, match="does not exist") as raised:
         async with server.running():
             pass
     assert str(raised.value) == (
-        "tool show: the page 'ui://page/other' is missing; add it with "
+        "tool show: the page 'ui://page/other' does not exist; add it with "
         "server.ui('ui://page/other', html=...)"
     )
 

@@ -309,7 +309,8 @@ def test_a_body_beyond_the_limit_is_refused(
 ) -> None:
     response = post(url, padded(size), *how, headers=modern_headers(MODERN_WEATHER))
     assert response.status == 413
-    # One byte too many may have been read together with the end, and then nothing of this request is in the way.
+    # One byte too many may have been read together with the end, and then nothing of
+    # this request is in the way.
     assert size == MAX_MESSAGE + 1 or response.headers["connection"] == "close"
     assert "larger than 4 MiB" in response.json["error"]["message"]
     # What says that it is too large is not asked for.

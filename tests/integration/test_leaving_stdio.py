@@ -1,7 +1,7 @@
 """What happens to running tools when the client on stdio leaves.
 
-The clients of the official SDKs close the server's input, send SIGTERM two seconds later
-and SIGKILL after two more.
+The clients of the official SDKs close the server's input, send SIGTERM two seconds
+later and SIGKILL after two more.
 """
 
 import json

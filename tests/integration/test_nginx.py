@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.deployment import free_port, running_nginx, running_server
+from tests.support.deployment import running_nginx, running_server
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.integration
 

@@ -18,13 +18,13 @@ import pytest
 from tests.clients.install import HERE, Unavailable, node_packages, python_sdk
 from tests.support.deployment import (
     ended_at_exit,
-    free_port,
     nginx_of,
     running_nginx,
     running_server,
     wait_for_port,
     with_certificate,
 )
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.integration
 

@@ -20,6 +20,7 @@ from tests.clients.install import HERE as CLIENTS
 from tests.clients.install import Unavailable
 from tests.recorded.recording import MCP_TRIO, PROJECT, listening
 from tests.support import official_servers as servers
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]
 SECONDS = 240
@@ -143,12 +144,6 @@ def serving(words: list[str], port: int) -> Iterator[None]:
             yield
         finally:
             process.send_signal(signal.SIGKILL)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def forget(folder: Path) -> None:

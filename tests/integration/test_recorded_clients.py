@@ -27,6 +27,7 @@ from tests.recorded.recording import (
     run,
     serve_conversation,
 )
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.integration
 
@@ -136,8 +137,9 @@ def spoken(client: str, revision: str, *server: str) -> dict[str, Any]:
 def without_last_report(said: dict[str, Any]) -> dict[str, Any]:
     """What a client said, without the last report of progress.
 
-    The TypeScript SDK forgets who listens to progress as soon as it has read the result.
-    So it loses the last report if it reads both at once, which depends on the time.
+    The TypeScript SDK forgets who listens to progress as soon as it has read the
+    result. So it loses the last report if it reads both at once, which depends on the
+    time.
     """
     if "counted" in said:
         said["counted"]["progress"] = said["counted"]["progress"][:2]
@@ -164,8 +166,7 @@ def server_of(client: str) -> list[str]:
 @contextmanager
 def serving(server: list[str]) -> Iterator[str]:
     """Where a server is served over HTTP."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     command, nothing = [*server, "--http", str(port)], subprocess.DEVNULL
     with subprocess.Popen(command, stdout=nothing, stderr=nothing) as process:
         try:

@@ -22,13 +22,13 @@ import trio
 from mcp_trio.client.errors import RemoteError
 from mcp_trio.client.target import connect
 from tests.support.deployment import (
-    free_port,
     nginx_of,
     running_nginx,
     running_server,
     wait_for_port,
 )
 from tests.support.paths import PROJECT
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 

@@ -28,12 +28,12 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from tests.support.deployment import (
-    free_port,
     nginx_of,
     running_nginx,
     running_server,
     with_certificate,
 )
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.integration
 

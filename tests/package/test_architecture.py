@@ -481,7 +481,8 @@ def repository_texts() -> Iterator[tuple[str, str]]:
 
 
 def test_no_text_names_a_path_of_some_machine() -> None:
-    # A path in a URI, as in the protocol's examples (file:///home/...), is nobody's machine.
+    # A path in a URI, as in the protocol's examples (file:///home/...), is nobody's
+    # machine.
     machine_path = re.compile(
         r"(?<![\w./])(?:/(?:work|root|home|Users|tmp)/|[A-Z]:\\{1,2}Users\\)[\w.-]+"
     )
@@ -633,7 +634,8 @@ def test_a_command_loads_its_own_module_only(words: list[str]) -> None:
 def import_time(*modules: str) -> int:
     """Microseconds that importing the modules takes, with all that they import."""
     report = python("-X", "importtime", "-c", f"import {', '.join(modules)}").stderr
-    # "import time: <self> | <cumulative> | <module>"; what another module imported stands indented.
+    # "import time: <self> | <cumulative> | <module>"; what another module imported
+    # stands indented.
     times = {
         name: int(time)
         for time, name in re.findall(r"\| +(\d+) \| (\w+)$", report, re.MULTILINE)

@@ -45,7 +45,8 @@ ALLOWED = [
     for method in sorted(BY_NAME[name].requests)
     if method in CASES
 ]
-# An `initialize` opens a session for what follows it, whatever else was said before: it is foreign to none.
+# An `initialize` opens a session for what follows it, whatever else was said before: it
+# is foreign to none.
 FOREIGN = [
     (name, method)
     for name in ALL

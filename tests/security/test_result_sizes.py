@@ -33,7 +33,7 @@ ESCAPED = "\u2028" * 50_000
 
 
 class Peak:
-    """Measures how much memory is taken at once, beyond what was taken before."""
+    """Measures the peak of additional memory."""
 
     def __enter__(self) -> "Peak":
         tracemalloc.start()

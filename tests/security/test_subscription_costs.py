@@ -1,4 +1,4 @@
-"""What a change costs depends on how many clients it concerns, not on how many listen."""
+"""The cost of a change depends on the clients that it concerns, not on all listeners."""
 
 import sys
 from typing import Any

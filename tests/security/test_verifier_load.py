@@ -1,4 +1,4 @@
-"""A verifier is called rarely, and an issuer that hangs holds up nobody."""
+"""A verifier is called rarely, and an issuer that hangs delays nobody else."""
 
 import json
 import time
@@ -336,7 +336,7 @@ async def test_another_verifier_is_asked_about_every_token() -> None:
 
 
 class Issuer:
-    """Serves one key on loopback, the first time; then it hangs."""
+    """Serves one key on loopback once, and then hangs."""
 
     def __init__(self) -> None:
         self.hangs = trio.Event()
@@ -367,7 +367,7 @@ async def test_a_known_key_serves_while_the_issuer_hangs(
         key = await keys.find("one")
         assert key is not None
         mock_clock.jump(jwts.KEY_LIFETIME)
-        # Whoever had to wait here would be cancelled.
+        # A request that had to wait here would be cancelled.
         with trio.move_on_after(0) as scope:
             assert await keys.find("one") is key
         await issuer.hangs.wait()
@@ -375,7 +375,7 @@ async def test_a_known_key_serves_while_the_issuer_hangs(
             assert await keys.find("one") is key
         assert not scope.cancelled_caught
         assert not other_scope.cancelled_caught
-        # The download ends when its own time is over, and disturbs nobody.
+        # The download ends with its own timeout, and affects nobody.
         mock_clock.jump(jwts.FETCH_TIMEOUT)
         await trio.testing.wait_all_tasks_blocked()
         assert await keys.find("one") is key

@@ -1,4 +1,4 @@
-"""Functions that block: no client can take the threads that another one needs."""
+"""No client can take the worker threads that another client needs."""
 
 import logging
 import subprocess
@@ -27,7 +27,7 @@ ALONE = Account("connection", "stdio", is_only_client=True)
 
 
 class Blocking:
-    """Calls that block until they are released, in as many threads as are given."""
+    """Calls that block in worker threads until they are released."""
 
     def __init__(self, most: int) -> None:
         self.threads = WorkerThreads(most)
@@ -54,7 +54,7 @@ class Blocking:
 
 @asynccontextmanager
 async def blocking(most: int) -> AsyncIterator[tuple[Blocking, trio.Nursery]]:
-    """Calls whose threads have all ended at the end."""
+    """Yield such calls, and wait at the end until their threads have ended."""
     calls = Blocking(most)
     try:
         async with trio.open_nursery() as nursery:

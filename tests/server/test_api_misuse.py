@@ -207,7 +207,7 @@ CASES: list[Case] = [
         "a method of no object",
         lambda s: s.tool(Thing.method),
         TypeError,
-        "Thing.method(): nothing gives it 'self'; register the bound",
+        "Thing.method(): expected a bound method",
     ),
     (
         "an empty name",
@@ -265,7 +265,12 @@ CASES: list[Case] = [
         TypeError,
         "*a has no JSON form",
     ),
-    ("two contexts", lambda s: s.tool(two_contexts), TypeError, "second Context"),
+    (
+        "two contexts",
+        lambda s: s.tool(two_contexts),
+        TypeError,
+        "second parameter of the type Context",
+    ),
     (
         "a schema that is none",
         lambda s: s.tool(input_schema={"type": "objekt"})(function),
@@ -320,13 +325,13 @@ CASES: list[Case] = [
         "a variable that is a list",
         lambda s: s.resource("a://{a}")(with_list),
         TypeError,
-        "comes as a string",
+        "is sent as a string",
     ),
     (
         "a prompt's argument that is a list",
         lambda s: s.prompt(with_list),
         TypeError,
-        "argument 'a' comes as a string",
+        "argument 'a' is sent as a string",
     ),
     (
         "a completer for nothing",
@@ -513,7 +518,7 @@ def test_a_decorated_function_stays_what_it_was() -> None:
 async def test_running_where_a_loop_runs_already_is_an_error() -> None:
     with pytest.raises(RuntimeError, match=r"await server.serve\(stdio=True\)"):
         Server("x").run()
-    with pytest.raises(RuntimeError, match="in the main thread, which gets signals"):
+    with pytest.raises(RuntimeError, match="in the main thread, to handle signals"):
         await trio.to_thread.run_sync(Server("x").run)
 
 

@@ -719,7 +719,7 @@ async def test_several_choices_are_a_list_in_revisions_that_have_them(
         result = await connected.call_tool("ask")
     if revision == "2025-06-18":
         assert result.is_error
-        assert "forms cannot contain lists in this protocol revision" in caplog.text
+        assert "this protocol revision does not support lists in forms" in caplog.text
     else:
         assert result.text == "WithList(some=['a'])"
 

@@ -7,7 +7,8 @@
     3       2024-11-05
     4       the "pocket" profile on 2025-06-18
 
-Every example is given as it stands, in order. Placeholders in strings (`"<tool-name>"`) stay.
+The examples are unchanged, and in order. Placeholders in strings (`"<tool-name>"`)
+stay.
 """
 
 from __future__ import annotations

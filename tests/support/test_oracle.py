@@ -52,14 +52,14 @@ def notification(method: str, **params: Any) -> dict[str, Any]:
 
 
 def asked(revision: str, method: str) -> Oracle:
-    """An oracle that has seen one request of the client, with the id 1."""
+    """Return an oracle that has seen one request of the client, with the id 1."""
     oracle = Oracle(revision)
     oracle.sent_by_client({"jsonrpc": "2.0", "id": 1, "method": method})
     return oracle
 
 
 def complete(revision: str, **result: Any) -> dict[str, Any]:
-    """A result with the stamp that the last revision requires."""
+    """Return a result with the `resultType` that the latest revision requires."""
     return {"resultType": "complete", **result} if revision == LAST else result
 
 
@@ -319,7 +319,7 @@ def test_the_last_revision_has_no_requests_to_the_client(
     ]
 
 
-# What a revision does not name
+# Names that a revision does not have
 
 
 @pytest.mark.parametrize(
@@ -417,7 +417,7 @@ def test_keys_beside_the_envelope_are_reported() -> None:
     ]
 
 
-# Which response belongs to which request
+# Matching responses to requests
 
 
 def test_a_response_answers_one_request_once() -> None:
@@ -586,7 +586,7 @@ def test_error_data_is_free_but_what_is_named_is_held() -> None:
     )
 
 
-# Batches and things that are no messages
+# Batches, and values that are not messages
 
 
 def test_the_messages_of_a_batch_are_checked() -> None:
@@ -595,7 +595,7 @@ def test_the_messages_of_a_batch_are_checked() -> None:
     oracle.sent_by_client(pings)
     assert oracle.check([response({}, 1), response({}, 2)]) == []
     assert oracle.check([]) == ["$: an empty batch"]
-    assert oracle.check([[]]) == ["$[0]: list is no JSON-RPC message"]
+    assert oracle.check([[]]) == ["$[0]: list is not a JSON-RPC message"]
     found = oracle.check([response({"a": 1}, 3), notification("tools/list_changed")])
     assert found[0] == "$[0].result.a: not named by 2025-03-26 (EmptyResult)"
     assert found[1:] == [

@@ -37,8 +37,8 @@ def share(ours: Path, theirs: Path) -> None:
     """Replace each file of ours by a link to theirs, if both are the same."""
     for file in ours.rglob("*"):
         twin = theirs / file.relative_to(ours)
-        # A file system without links, a file that is in use, or one that tox is removing
-        # at the same time: then nothing is shared.
+        # A file system without links, a file that is in use, or one that tox is
+        # removing at the same time: then nothing is shared.
         with suppress(OSError):
             if _are_same(file, twin):
                 _replace_by_link(file, twin)

@@ -28,6 +28,7 @@ from mcp_trio.trace.format import BadTrace, encode, read
 from mcp_trio.trace.record import Recorder, record_network
 from mcp_trio.trace.sniffer import public
 from tests.support.paths import PROJECT as ROOT
+from tests.support.ports import refusing_port
 
 STAND_IN = """
 import sys, trio
@@ -380,9 +381,8 @@ def test_a_client_that_vanishes_is_noted_and_the_server_ends(path):
         assert process.wait(20) == 1
         said = process.stderr.read().decode().splitlines()
     assert said[0] == "record: the client has stopped reading"
-    assert "Traceback" not in said[1] or "BrokenPipeError" in "".join(
-        said
-    )  # the server's own
+    # The server may print a traceback of its own.
+    assert "mcp_trio" not in "".join(said[1:-1])
     assert said[-1] == "record: the server exited with code 1"
     assert read(path).lines[0].data == PING
 
@@ -1079,7 +1079,8 @@ def frames(is_client, compressed):
         protocol.send_data(b"\xff", fin=True),
         protocol.close(1000),
     ]
-    # Between fragments that are compressed, the library forgets over a ping that they are.
+    # Between fragments that are compressed, the library forgets over a ping that they
+    # are.
     return b"".join(
         [first, rest, protocol.ping(b"?")]
         if compressed
@@ -1160,9 +1161,7 @@ async def test_a_server_that_resets_is_passed_on_and_noted(path):
 
 
 async def test_a_server_that_is_not_there_is_named_and_the_client_let_go(path, capsys):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with trio.fail_after(30):
+    with refusing_port() as port, trio.fail_after(30):
         async with (
             in_front_of(f"http://127.0.0.1:{port}/mcp", path) as own,
             await to(own) as client,

@@ -1004,7 +1004,7 @@ async def test_a_process_that_sends_endless_output_is_reported():
             "all attempts to connect to 127.0.0.1:1 failed",
         ),
         ("ws://127.0.0.1:1/mcp", "ws", "all attempts to connect to 127.0.0.1:1 failed"),
-        ("no_such_file.py", "stdio", "no_such_file.py: there is no such file"),
+        ("no_such_file.py", "stdio", "no_such_file.py does not exist"),
     ],
 )
 async def test_a_target_that_cannot_be_run_is_a_problem(target, over, problem):

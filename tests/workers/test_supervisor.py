@@ -30,10 +30,11 @@ from mcp_trio.workers.messages import (
     Stop,
     WorkerChannel,
 )
-from tests.support.processes import free_port, http_get, until
+from tests.support.ports import free_port
+from tests.support.processes import http_get, until
 
 pytestmark = pytest.mark.skipif(
-    sys.platform == "win32", reason="there are no workers on Windows"
+    sys.platform == "win32", reason="workers are not supported on Windows"
 )
 
 SERVER = """
@@ -127,10 +128,10 @@ def test_workers_are_announced_replaced_and_ended(
         until(lambda: metric(port, "mcp_worker_exits_total") == 1)
         until(lambda: metric(port, "mcp_workers") == 1)
         os.kill(os.getpid(), signal.SIGHUP)
-        until(lambda: "all workers are replaced" in caplog.text)
+        until(lambda: "all workers have been replaced" in caplog.text)
         spec.with_name("broken").touch()
         os.kill(os.getpid(), signal.SIGHUP)
-        until(lambda: "the other workers go on" in caplog.text)
+        until(lambda: "keeping the other workers" in caplog.text)
         assert metric(port, "mcp_workers") == 1
 
     def serve() -> int:
@@ -140,7 +141,7 @@ def test_workers_are_announced_replaced_and_ended(
     assert not is_up(port)
     error = capfd.readouterr().err
     assert error.count(f"Serving 'shared' on http://{place}/mcp with 1 worker\n") == 1
-    assert "was killed by SIGKILL; starting another one" in caplog.text
+    assert "was killed by SIGKILL; restarting it" in caplog.text
 
 
 def test_workers_that_cannot_start_end_the_parent(

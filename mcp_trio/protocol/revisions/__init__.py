@@ -55,7 +55,7 @@ class Revisions:
         self.names = [revision.name for revision in reversed(self.all)]
 
     def without_sessions(self) -> "Revisions":
-        """Return the revisions that work without HTTP sessions, as such variants."""
+        """Return sessionless variants of the revisions that support them."""
         kinds = tuple(
             sessionless(type(revision))
             for revision in self.all

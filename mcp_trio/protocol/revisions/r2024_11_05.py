@@ -11,8 +11,8 @@ from .r2024_10_07 import R2024_10_07
 class R2024_11_05(Revision):
     """Revision 2024-11-05.
 
-    It derives from `Revision`, because no later revision behaves like 2024-10-07. Only
-    the table is inherited from it.
+    It derives from `Revision`, because no later revision needs the code of 2024-10-07.
+    Only the table builds on that of its predecessor.
     """
 
     name = "2024-11-05"

@@ -42,7 +42,7 @@ class ServerResource(Feature):
     ) -> None:
         if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", uri):
             raise ValueError(
-                f"resource: expected a URI with a scheme, such as notes://today, "
+                "resource: expected a URI with a scheme, such as notes://today, "
                 f"got {uri!r}"
             )
         self.template = UriTemplate(uri)

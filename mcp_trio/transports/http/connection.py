@@ -141,6 +141,8 @@ class Connection:
             self._make_body_meter,
         )
         self._out: list[bytes] = []  # to be written
+        # How much of the first of them, or of what is unread, is written already.
+        self._sent = 0
         # Data that the socket did not accept at once. It is kept here and not in a
         # local variable, so that `close` frees it.
         self._unread = b""
@@ -149,6 +151,8 @@ class Connection:
         self._backlog_is_lost = False
         # The time at which the turn of this client ends.
         self._turn_ends = 0.0
+        # Cancels the wait for the next turn.
+        self._turn_scope: trio.CancelScope | None = None
         # Whether another request may follow the current one.
         self._keeps_alive = True
         # A connection whose last request waited keeps a task for the next one, which is
@@ -203,6 +207,8 @@ class Connection:
         elif self.state is not CLOSED:
             # Wake the task that waits for the socket, as a disconnect does.
             trio.lowlevel.notify_closing(self._socket)
+            if self._turn_scope is not None:
+                self._turn_scope.cancel()
 
     def leave_reader(self) -> None:
         """Continue in the current task, which no longer belongs to the reader."""
@@ -291,8 +297,9 @@ class Connection:
         if self._backlog_meter is not None:
             self._backlog_meter.set(0)
 
-    def _hold_unread(self, size: int) -> Holding | None:
+    def _hold_unread(self) -> Holding | None:
         """Charge the client for data that it does not read at once."""
+        size = len(self._unread)
         if size <= STEP:
             return None
         ledger = self._host.service.server.ledger
@@ -535,8 +542,8 @@ class Connection:
     async def _wait_for_turn(self) -> None:
         """Wait while others are served, if the next request's client has had its turn.
 
-        Afterwards, another task may have to answer the request, or the client may have
-        disconnected.
+        Afterwards, another task may have to answer the request, or the connection may
+        have to end.
         """
         if not self._parser.requests:
             return
@@ -551,27 +558,32 @@ class Connection:
             # The reader has other connections to serve.
             self._enter(MOVING)
             return
-        await self._flush()  # the replies to earlier requests
+        if self._tls is None:
+            self._write_at_once()  # the replies to earlier requests
         self.client = parsed.peer
-        self._enter(RESPONDING)
-        with self._holding_body(parsed, account):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._watch, nursery.cancel_scope)
+        with trio.CancelScope() as scope:
+            self._turn_scope = scope
+            with self._charging_wait(parsed, account):
                 await server.turns.wait(account)
-                nursery.cancel_scope.cancel()
-        self._enter(ANSWERING)
+        self._turn_scope = None
+        if scope.cancelled_caught:
+            self._keeps_alive = False
 
     @contextmanager
-    def _holding_body(self, parsed: Parsed, account: Account) -> Iterator[None]:
-        """Charge for a request that waits for its turn, and refuse it if necessary."""
+    def _charging_wait(self, parsed: Parsed, account: Account) -> Iterator[None]:
+        """Charge for a request that waits for its turn, and for unread replies."""
 
-        def refuse() -> bool:
+        def give_up() -> bool:
+            if self._out:
+                self.give_way()
+                self.close()
             parsed.refused = OUT_OF_MEMORY
             parsed.body = b""
             return True
 
+        size = len(parsed.body) + sum(map(len, self._out))
         holding = self._host.service.server.ledger.hold(
-            account, "bodies", len(parsed.body), Priority.REQUEST, refuse
+            account, "bodies", size, Priority.REQUEST, give_up
         )
         try:
             yield
@@ -739,35 +751,68 @@ class Connection:
         if not self._out:
             return
         self._unread = b"".join(self._out)
-        size = len(self._unread)
         self._out.clear()
         is_response = self.state in (RESPONDING, LISTENING)
         afterwards = self.state if is_response else ANSWERING
         self._enter(WRITING)
-        holding = self._hold_unread(size)
+        holding = self._hold_unread()
         try:
-            for begin in range(0, size, PIECE):
-                self.deadline = self._host.now + WRITE_TIME
-                piece = self._unread[begin : begin + PIECE]
-                await (self._tls or self._tcp).send_all(piece)
+            await self._write_unread()
         finally:
             self._unread = b""
+            self._sent = 0
             if holding is not None:
                 holding.release()
         self._enter(afterwards)
+
+    async def _write_unread(self) -> None:
+        """Write piece by piece what the socket did not accept at once.
+
+        No piece is kept during the wait: it would keep all of it in memory.
+        """
+        while self._sent < len(self._unread):
+            self.deadline = self._host.now + WRITE_TIME
+            if self._tls is not None:
+                piece = self._unread[self._sent : self._sent + CHUNK]
+                await self._tls.send_all(piece)
+                self._sent += len(piece)
+            else:
+                await trio.lowlevel.wait_writable(self._socket)
+                unread = memoryview(self._unread)
+                self._send_now(unread[self._sent : self._sent + PIECE])
+                del unread
 
     def _write_at_once(self) -> None:
         """Write as much as the socket accepts at once."""
         if not self._out:
             return
+        body = b""
+        if len(self._out) > 1 and len(self._out[-1]) > PIECE:
+            # It is not copied to what comes before it.
+            body = self._out.pop()
         block = b"".join(self._out)
         self._out.clear()
+        self._write_block(block)
+        if body:
+            self._write_block(body)
+
+    def _write_block(self, block: bytes) -> None:
+        """Write as much of a block as the socket accepts at once, and keep the rest."""
+        if self._out:
+            self._out.append(block)
+            return
+        self._send_now(memoryview(block)[self._sent :])
+        if self._sent < len(block):
+            self._out.append(block)
+        else:
+            self._sent = 0
+
+    def _send_now(self, piece: memoryview) -> None:
+        """Write as much as the socket accepts at once, if it accepts anything."""
         try:
-            sent = self._socket.send(block)
+            self._sent += self._socket.send(piece)
         except BlockingIOError:
-            sent = 0
-        if sent < len(block):
-            self._out.append(block[sent:])
+            pass
 
 
 @lru_cache(8)

@@ -308,12 +308,13 @@ class SharedSessions(SessionKeeper):
         try:
             ttl = KEEP_FOR * self.idle_timeout
             exists = await self._store.touch(self._key(session.id), ttl)
+            has_home = session.is_home or await self.peers.exists(session.home)
         except ServiceUnavailable:
             session.touched = -inf
             return
         if not exists:
             self._drop(session)
-        elif not session.is_home and not await self.peers.exists(session.home):
+        elif not has_home:
             self._claim_soon(session)
 
     def end_idle(self, session: HttpSession) -> None:
@@ -420,6 +421,13 @@ class SharedSessions(SessionKeeper):
         await self.peers.post(SessionClaimed(id, me, claim))
         if not await self.peers.exists(home):
             self._announce_everything(session)
+        elif home != me:
+            self.peers.start_soon(partial(self._check_previous_home, session, home))
+
+    async def _check_previous_home(self, session: SharedHttpSession, home: str) -> None:
+        """Make up for what a home has not announced, if it was lost."""
+        if await self.peers.turns_out_lost(home) and session.is_home:
+            self._announce_everything(session)
 
     def _claim_soon(self, session: SharedHttpSession) -> None:
         """Become the home of a session whose home was lost, unless it has ended."""
@@ -490,6 +498,9 @@ class SharedSessions(SessionKeeper):
             stream = session.local_stream(message.stream.encode())
             if stream is not None:
                 stream.followers.add(message.process)
+                # It may have grown after the process has read it, but before this.
+                grew = StreamGrew(message.session, message.stream)
+                self.peers.send_soon(message.process, grew)
         elif isinstance(message, StreamGrew):
             session.note_growth()
             if message.stream == ANNOUNCEMENTS and session.is_home:

@@ -1,4 +1,5 @@
-# ruff: noqa: PT017, UP045 (a table of texts; functions that tell whether something was refused)
+# ruff: noqa: PT017, UP045 (a table of texts; functions that tell whether something was
+# refused)
 """The typed decoder and jsonschema agree: on generated signatures, and on values which fit or nearly fit them."""
 
 from __future__ import annotations

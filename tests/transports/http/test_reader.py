@@ -206,7 +206,8 @@ async def test_the_end_of_the_host_ends_a_connection_in_the_middle_of_a_head() -
 # What one client does to others
 
 
-# Sends requests without end, and reads the replies. In a process of its own it is ahead of the server always.
+# Sends requests without end, and reads the replies. In a process of its own it is ahead
+# of the server always.
 FLOOD = """
 import socket, sys, threading
 connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])))

@@ -317,5 +317,6 @@ async def test_a_ping_is_answered_while_forty_tools_block(
                 assert replies == []  # all of them still block
                 await pinger.call_tool("release")
             assert replies == ["done"] * CALLS
-    # The median, as whatever else this machine does may hold up some of them; what blocks the loop holds up all.
+    # The median, as whatever else this machine does may hold up some of them; what
+    # blocks the loop holds up all.
     assert median(times) < 0.05

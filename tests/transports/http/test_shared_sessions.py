@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from mcp_trio import Access, Context, Principal, Server
 from mcp_trio.client.event_parser import EventParser
 from mcp_trio.stores import peers
+from mcp_trio.stores.base import Record, StoreUnavailable
 from mcp_trio.stores.memory import MemoryStore
 from mcp_trio.stores.parent import ParentStore, serve_store
 from mcp_trio.transports.http import followed_stream
@@ -170,18 +172,22 @@ async def test_only_the_latest_stream_gets_announcements() -> None:
                 raise AssertionError(f"{await old.next()} was sent twice")
 
 
-class SlowNewsStore(PartedStore):
-    """The store as a process sees it whose messages to all others are held back."""
+class SlowMessagesStore(PartedStore):
+    """The store as a process sees it whose messages to others are held back.
 
-    def __init__(self, shared: SharedMemoryStore) -> None:
+    `kind` is `news` for those to all processes, `inbox` for those to one.
+    """
+
+    def __init__(self, shared: SharedMemoryStore, kind: str) -> None:
         super().__init__(shared)
+        self._kind = kind
         self.goes_on = trio.Event()
         self.goes_on.set()
         self.has_waited = trio.Event()
 
     async def append(self, log: str, *data: bytes, **options: Any) -> int:
         """Append, when it may."""
-        if log.startswith("news:") and not self.goes_on.is_set():
+        if log.startswith(self._kind) and not self.goes_on.is_set():
             self.has_waited.set()
             await self.goes_on.wait()
         return await super().append(log, *data, **options)
@@ -216,7 +222,7 @@ async def test_of_two_streams_that_open_at_once_one_gets_each_announcement(
     is_changed: bool,
 ) -> None:
     shared = SharedMemoryStore()
-    slow = SlowNewsStore(shared)
+    slow = SlowMessagesStore(shared, "news")
     async with (
         one_site(make, slow) as a,
         one_site(make, shared) as b,
@@ -381,6 +387,54 @@ async def test_a_stream_of_one_process_is_resumed_at_another(host: str) -> None:
         for there in (a, b):
             async with getting(there, session, seen) as resumed:
                 assert len(await resumed.rest()) == 3
+
+
+async def test_whoever_follows_a_stream_is_told_what_was_added_before_that_was_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(followed_stream, "POLL_INTERVAL", 600)
+    steps = Steps()
+    shared = SharedMemoryStore()
+    slow = SlowMessagesStore(shared, "inbox")
+    async with one_site(steps.make, shared) as a, one_site(steps.make, slow) as b:
+        session = await a.open_session()
+        steps.go.release()
+        async with calling(a, session, "advance", {"count": 1}) as events:
+            await events.next()
+            slow.goes_on = trio.Event()
+            last = events.ids[-1]
+            async with getting(b, session, last, patience=5) as resumed:
+                # B has read the stream, and A does not know that B follows it.
+                await slow.has_waited.wait()
+                await trio.testing.wait_all_tasks_blocked()
+                steps.go.release()
+                await events.rest()
+                slow.goes_on.set()
+                (reply,) = await resumed.rest()
+                assert reply["result"]["content"][0]["text"] == "done"
+
+
+class HalfAwayStore(PartedStore):
+    """The store as a process sees it that cannot look for other processes."""
+
+    async def read(self, key: str) -> Record | None:
+        """Read, unless it is about a process."""
+        if key.startswith("process:"):
+            raise StoreUnavailable("cut off")
+        return await super().read(key)
+
+
+async def test_a_session_is_used_while_the_store_comes_and_goes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shared = SharedMemoryStore()
+    half = HalfAwayStore(shared)
+    async with one_site(make, shared) as a, one_site(make, half) as b:
+        session = await a.open_session()
+        for _ in range(3):
+            assert (await add(b, session)).status == 200
+            await trio.testing.wait_all_tasks_blocked()
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_an_event_of_no_stream_is_refused() -> None:
@@ -619,6 +673,26 @@ async def test_the_home_of_a_session_moves_when_its_process_is_lost(
                     break
 
 
+async def test_what_changed_before_a_home_was_known_to_be_lost_is_announced(
+    short_leases: None, nursery: trio.Nursery
+) -> None:
+    store = SharedMemoryStore()
+    killable = Killable()
+    a = await nursery.start(killable.run, make, store)
+    async with one_site(make, store) as b:
+        session = await a.open_session()
+        await subscribe(a, session, "note://a")
+        await add(b, session)
+        await killable.kill()
+        b.server.resource_updated("note://a")
+        await trio.testing.wait_all_tasks_blocked()
+        async with getting(b, session, patience=10) as events:
+            while True:
+                sent = await events.next()
+                if sent["method"] == "notifications/resources/updated":
+                    break
+
+
 async def test_a_process_that_was_declared_lost_cancels_what_it_did(
     short_leases: None,
 ) -> None:
@@ -664,6 +738,39 @@ async def test_a_process_that_was_declared_lost_cancels_what_it_did(
         # The process goes on under another name.
         async with calling(a, session, "hold", id=8) as events:
             assert (await events.rest())[-1]["result"]["content"][0]["text"] == "done"
+
+
+async def test_a_response_ends_whose_process_was_lost_before_it_began(
+    short_leases: None, nursery: trio.Nursery
+) -> None:
+    steps = Steps()
+    shared = SharedMemoryStore()
+    parted = PartedStore(shared)
+    async with one_site(steps.make, parted) as a, one_site(steps.make, shared) as b:
+        session = await a.open_session()
+        steps.go.release()
+        async with calling(a, session, "advance", {"count": 9}) as events:
+            await events.next()
+            parted.is_cut_off = True
+            steps.go.release()
+            ended: list[Any] = []
+
+            async def call_late() -> None:
+                opening = calling(a, session, "advance", {"count": 9}, id=8, patience=9)
+                async with opening as late:
+                    ended.append(await late.rest())
+
+            async with trio.open_nursery() as calls:
+                calls.start_soon(call_late)
+                await trio.sleep(0.1)
+                # The earlier call takes one of them.
+                steps.go.release()
+                steps.go.release()
+                async with getting(b, session, events.ids[-1]) as resumed:
+                    (reply,) = await resumed.rest()
+                    assert "was lost" in reply["error"]["message"]
+                parted.is_cut_off = False
+            assert ended == [[]]
 
 
 async def test_a_stream_is_resumed_at_another_process_only_with_its_scopes() -> None:
