@@ -99,7 +99,7 @@ WAYS = [
         for host in HOSTS
         for way in (by_session, without_session, by_legacy_stream)
     ],
-    ("native", by_websocket),  # hypercorn has none
+    ("native", by_websocket),  # hypercorn has no WebSocket
 ]
 each_way = pytest.mark.parametrize(
     ("host", "way"), WAYS, ids=[f"{host}-{way.__name__}" for host, way in WAYS]
@@ -129,7 +129,7 @@ async def test_only_principals_with_its_scopes_see_a_tool(host: str, way: Any) -
             assert await names(ask) == ["add", "wait"]
 
 
-# What they are told
+# The responses to refused clients
 
 
 PLACES = [
@@ -434,7 +434,7 @@ async def test_over_tls_the_resource_is_https(tmp_path: Path) -> None:
 
 
 def certificate(folder: Path) -> tuple[str, str]:
-    """The files of a certificate of its own, and of its key."""
+    """Return the files of a self-signed certificate and its key."""
     key, name = (
         ec.generate_private_key(ec.SECP256R1()),
         x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")]),
@@ -524,7 +524,7 @@ async def test_what_a_failing_verifier_says_is_logged_without_the_token_and_no_f
                 await guard.find(f"hidden-token-{number}")
             assert ("(reference " in str(denied.value)) == (
                 number == 0
-            )  # only of what is logged
+            )  # only in the log
         assert len(caplog.records) == second + 1
         await trio.sleep(LOG_INTERVAL)
     assert "hidden-token" not in caplog.text

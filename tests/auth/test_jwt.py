@@ -135,7 +135,7 @@ REFUSED: dict[str, Callable[[], str]] = {
     "for no audience": lambda: token(aud=None),
     "of nobody": lambda: token(sub=None),
     "of an empty name": lambda: token(sub=""),
-    "with scopes that are none": lambda: token(scope=7),
+    "with invalid scopes": lambda: token(scope=7),
     "with scopes of numbers": lambda: token(scp=[1, 2]),
     "with scopes as the keys of an object": lambda: token(scope={"admin": True}),
     "by another key": lambda: token(OTHER_RSA),

@@ -119,7 +119,7 @@ async def observe(attack: Attack, folder: Path, *, behind_nginx: bool) -> Observ
 
 @contextmanager
 def nginx_before(server: ServerProcess, folder: Path) -> Iterator[int]:
-    """Run nginx as the documentation configures it, but without TLS. Yields its port."""
+    """Run nginx with the documentation's settings, without TLS. Yields its port."""
     port = free_port()
     config = nginx_of("deployment.md", "mcp.conf", [server.port])
     lines = [

@@ -170,7 +170,7 @@ def survive_with_redis(
 
 
 def has_word(name: str, words: Sequence[str]) -> bool:
-    """Return whether a name has one of the words, or whether there are none."""
+    """Return whether a name has one of the words, or whether no words are given."""
     return not words or any(word in name for word in words)
 
 

@@ -1,8 +1,8 @@
-"""Each wrong option, variable and file is one line: what was expected, what was given, and what to do."""
+"""A wrong option, variable or file causes one line that says how to correct it."""
 
 import pytest
 
-# What is typed after `mcp-trio`, and what the line says.
+# The arguments of `mcp-trio`, and the line.
 OPTIONS = {
     "run server.py --http abc": "--http: expected [HOST:]PORT such as 8000 or 127.0.0.1:8000, got 'abc'",
     "run server.py --http 70000": "--http: expected a port between 0 and 65535, got '70000'",
@@ -77,7 +77,7 @@ VARIABLES = {
 
 
 def assert_says(answer, says):
-    """Assert that a command has failed with this one line on stderr, and nothing else."""
+    """Check that a command has failed with only this line on stderr."""
     code, out, err = answer
     assert (code, out.replace("printed at import\n", "")) == (2, "")
     lines = [

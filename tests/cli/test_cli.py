@@ -128,7 +128,7 @@ def test_a_second_signal_ends_at_once(folder):
     with serving(folder, "run", "server.py", "--grace", "60") as process:
         begin(process, call(1, "wait", seconds=0.1), call(2, "wait_for_ever"))
         process.send_signal(signal.SIGINT)
-        assert hear(process)["id"] == 1  # the first one has been taken in by now
+        assert hear(process)["id"] == 1  # the first one has been processed by now
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
 
@@ -137,7 +137,7 @@ def test_sigterm_that_a_parent_repeats_counts_as_one(folder):
     with serving(folder, "run", "server.py", "--grace", "60") as process:
         begin(process, call(1, "wait", seconds=0.1), call(2, "wait", seconds=0.5))
         process.send_signal(signal.SIGTERM)
-        assert hear(process)["id"] == 1  # the first one has been taken in by now
+        assert hear(process)["id"] == 1  # the first one has been processed by now
         process.send_signal(signal.SIGTERM)
         assert hear(process)["id"] == 2
         assert process.wait(PATIENCE) == 0
@@ -232,7 +232,7 @@ def test_the_end_of_input_ends_what_does_not_finish_within_the_grace(folder):
 @pytest.mark.parametrize("kind", ["pipes", "sockets"])
 @pytest.mark.parametrize("tool", ["wait_for_ever", "block"])
 def test_without_a_parent_the_server_ends_without_a_grace(folder, kind, tool):
-    """Its ends of the pipes are closed with it, which is all that a server sees of it."""
+    """The server only notices that the pipes are closed."""
     with serving_on(kind, folder, "run", "server.py", "--grace", "60") as (
         process,
         to_server,
@@ -674,7 +674,7 @@ def test_one_interrupt_ends_a_call_without_a_word(folder):
 
 @contextmanager
 def terminal(folder, *arguments):
-    """A process whose stdin and stderr are a terminal."""
+    """Run a process whose stdin and stderr are a terminal."""
     ours, its = pty.openpty()
     try:
         with serving(folder, *arguments, stdin=its, stderr=its) as process:
@@ -747,7 +747,7 @@ def test_the_version_is_printed(here):
 
 
 def places(process, count):
-    """The URLs that a server says it serves on."""
+    """Return the URLs that a server prints."""
     return [process.stderr.readline().decode().split()[-1] for _ in range(count)]
 
 
@@ -782,7 +782,7 @@ def test_the_port_of_websocket_has_nothing_else(tmp_path):
         assert ask(place, "GET", "/here").startswith(b"HTTP/1.1 426 ")
         assert ask(place, "GET", "/here", f"Host: {place}").startswith(
             b"HTTP/1.1 400 "
-        )  # a second one
+        )  # a second signal
         assert ask(place, "GET", "/mcp").startswith(b"HTTP/1.1 404 ")
         trio.run(call_at, url, "2025-11-25")
 

@@ -15,7 +15,7 @@ FILE = "from mcp_trio import Server\nserver = Server('my server')\n@server.tool\
 
 @pytest.fixture
 def place(folder, monkeypatch):
-    """A working directory with a server in it."""
+    """Change to a folder that has a server."""
     monkeypatch.chdir(folder)
     (folder / "server.py").write_text(FILE, encoding="utf-8")
     return folder
@@ -23,7 +23,7 @@ def place(folder, monkeypatch):
 
 @pytest.fixture
 def config(here, place, monkeypatch):
-    """Runs the command where it must succeed; what it prints."""
+    """Run the command, which must succeed, and return its output."""
     monkeypatch.delenv("PYTHONPATH", raising=False)
 
     def run(*arguments):

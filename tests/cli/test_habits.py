@@ -191,7 +191,7 @@ def at_terminal(folder, *arguments, columns=80, **environment):
     os.close(its)
     seen = b""
     try:
-        with suppress(OSError):  # Linux says so at the end
+        with suppress(OSError):  # Linux reports this only at the end
             while chunk := os.read(ours, 4096):
                 seen += chunk
     finally:
@@ -210,7 +210,7 @@ def test_a_terminal_gets_colours_and_lines_that_fit(tmp_path):
     assert max(map(len, plain.splitlines())) <= 60
 
 
-# Bars on what takes long
+# Progress bars
 
 
 TOLD = """
@@ -234,7 +234,7 @@ def test_progress_is_a_bar_that_is_gone_in_the_end(folder, pairs, far):
     seen = at_terminal(folder, "call", "told.py", "work", *pairs, NO_COLOR="1")
     assert far in seen
     assert seen.endswith("done\n")
-    assert "\x1b[2K" in seen[seen.rindex(far) :]  # the line is taken away
+    assert "\x1b[2K" in seen[seen.rindex(far) :]  # the line is erased
 
 
 @pytest.mark.thorough
@@ -404,7 +404,9 @@ def test_a_port_that_is_taken_is_named(here, folder, line):
 
 
 def speaks(answer):
-    """A program that answers the first connection with that; its port."""
+    """Run a program that answers the first connection with these bytes. Yields its
+    port.
+    """
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve():

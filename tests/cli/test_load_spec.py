@@ -14,7 +14,7 @@ MAKES = "from mcp_trio import Server\n"
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """An empty working directory, and an interpreter that forgets what was imported from it."""
+    """Change to an empty folder, and forget modules that are imported from it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)

@@ -107,7 +107,7 @@ def recorded(folder, recording_of_stdio):
 
 @pytest.fixture
 def broken(recorded):
-    """The same, with one character changed in what the server says."""
+    """Return the trace with one character of the server's messages changed."""
     text = recorded.read_text(encoding="utf-8")
     recorded.write_text(text.replace('"text":"3"', '"text":"4"'), encoding="utf-8")
     return recorded
@@ -310,7 +310,7 @@ def test_where_nothing_was_said_no_trace_is_left(folder, server):
 
 @contextmanager
 def recording(*arguments):
-    """A recorder that stands on a port; its URL."""
+    """Run a recorder that listens on a port. Yields its URL."""
     process = subprocess.Popen(
         command("record", "-o", "new.jsonl", *arguments),
         stderr=subprocess.PIPE,

@@ -50,7 +50,7 @@ def make_routing_server():
 
     @server.tool
     async def meet(people: int) -> str:
-        """Wait until so many calls run at the same time."""
+        """Wait until this many calls run at the same time."""
         present.append(people)
         if len(present) == people:
             server.full.set()
@@ -74,7 +74,7 @@ def make_routing_server():
 
 @asynccontextmanager
 async def serving(server=None):
-    """A server on the native host; its address."""
+    """Run a server on the native host. Yields its address."""
     server = server or make_routing_server()
 
     async def upgrade(stream, head, principal, token, address, headers):
@@ -324,7 +324,10 @@ async def test_an_evil_origin_never_gets_a_websocket():
 
 @asynccontextmanager
 async def saying(*answers):
-    """A server that answers one connection after the other with bytes, and closes each; the heads of the requests."""
+    """Run a server that answers each connection with the next bytes, and closes it.
+
+    Yields its address, and the heads of the requests.
+    """
     heads = []
 
     async def answer(stream):
@@ -428,7 +431,9 @@ async def test_how_long_to_wait_before_coming_back_is_remembered(autojump_clock)
 
 @asynccontextmanager
 async def memory_server(times, **answers):
-    """A client of a server in memory, which has answers to each method in turn, and notes when it was asked."""
+    """Return a client whose server has fixed answers for each method, and records
+    times.
+    """
 
     class InMemory(Connections):
         async def connect(self):

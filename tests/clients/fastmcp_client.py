@@ -25,7 +25,7 @@ from python_client import Opened, main, plain
 
 @asynccontextmanager
 async def connected(arguments: argparse.Namespace) -> AsyncIterator[Opened]:
-    """Like the Python SDK 2.x, which it is built on, it sends `server/discover` first."""
+    """It sends `server/discover` first, like the Python SDK 2.x, its base."""
     mode = "legacy" if arguments.sse or arguments.revision == "legacy" else "auto"
     async with Client(
         transport(arguments), mode=mode, elicitation_handler=go_to_berlin

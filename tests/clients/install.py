@@ -200,7 +200,7 @@ def command_of(client: str) -> list[str]:
 
 
 def cached(name: str, make: Callable[[Path], None], parts: Sequence[bytes]) -> Path:
-    """Return the folder that `make` fills from these parts, now or in an earlier run."""
+    """Return the folder that `make` fills from these parts, now or earlier."""
     digest = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
     folder = cache_folder() / f"{name}-{digest}"
     if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""The server that the official conformance suite expects: the names and the answers are the suite's.
+"""The server that the official conformance suite expects, with its names and answers.
 
 Each of its tools, resources and prompts shows one thing that a server can do. `python
 -m tests.conformance` starts it and runs the suite against it.

@@ -389,7 +389,7 @@ class Shell:
         }
 
     def with_free_ports(self, text: str) -> str:
-        """Return a text with free ports instead of 8000 to 8099, and the real folder."""
+        """Return a text with free ports for 8000 to 8099, and the real folder."""
         return re.sub(
             r"(?<![\d.-])80\d\d\b(?!-)", lambda found: self._port(found[0]), text
         )

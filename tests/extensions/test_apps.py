@@ -18,7 +18,7 @@ APPS = "io.modelcontextprotocol/ui"
 HTML = "text/html;profile=mcp-app"
 DECLARED: Json = {"extensions": {APPS: {"mimeTypes": [HTML]}}}
 PAGE = "<!doctype html><title>Page</title>"
-# The revisions in which tools and contents have `_meta`.
+# The revisions whose tools and contents have `_meta`.
 WITH_META = [name for name in ALL if name >= "2025-06-18"]
 MAIN = "ui://page/main"
 

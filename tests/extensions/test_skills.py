@@ -1,4 +1,4 @@
-"""Folders of skills, as they are read and as clients see them. Every message is judged."""
+"""Folders of skills, as read and as seen by clients. All messages are checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that is told to stop while tasks run, as its clients see it over HTTP."""
+"""Stopping a server while tasks run, as its clients see it over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools that run as tasks, as a client sees them. Every message is judged by the schemas."""
+"""Tools that run as tasks, as a client sees them. All messages are checked."""
 
 from __future__ import annotations
 
@@ -1006,7 +1006,7 @@ async def test_a_task_runs_if_the_process_that_took_it_was_lost_before_it_began(
     async def job() -> str:
         return "done"
 
-    # Another process waits for a task, takes it, and is heard of no more.
+    # Another process waits for a task, takes it, and then disappears.
     nursery.start_soon(store.pull, "tasks:tasks", 10)
     await wait_all_tasks_blocked()
     async with joined(server) as client:
@@ -1070,7 +1070,7 @@ async def test_tasks_may_end_within_the_grace(autojump_clock: MockClock) -> None
             began = trio.current_time()
             task = await ended(client, slow)
             assert trio.current_time() - began < 5
-            # Everybody has seen what became of the tasks, so nothing is waited for.
+            # All outcomes were delivered, so the server does not wait.
     assert task["status"] == "failed"
     assert task["error"]["code"] == -32603
     assert "server was stopped" in task["error"]["message"]

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 
 
 class Office:
-    """A server with a tool that takes a while, and notes of what has ended."""
+    """A server with a slow tool, and a record of what has ended."""
 
     def __init__(self, *, grace: float, seconds: float) -> None:
         self.server = Server("office", grace=grace)

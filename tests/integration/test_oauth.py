@@ -1,4 +1,7 @@
-"""A server behind nginx with TLS, as docs/deployment.md prints it, whose users log in at an authorization server."""
+"""A server behind nginx with TLS, whose users log in at an authorization server.
+
+The configuration of nginx is the one in docs/deployment.md.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +83,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
 
 @contextmanager
 def authorization_server() -> Iterator[str]:
-    """The issuer of an oidc-provider."""
+    """Run an oidc-provider. Yields its issuer."""
     if shutil.which("node") is None or shutil.which("npm") is None:
         pytest.skip("Node is not installed")
     sources = HERE / "authorization_server"

@@ -1,4 +1,4 @@
-"""The servers in examples/services with what they are made for: PostgreSQL, nginx and several processes."""
+"""The servers in examples/services, with PostgreSQL, nginx and several processes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SECONDS = 60
 
 
 class Postgres:
-    """A PostgreSQL of our own, which can be stopped and started."""
+    """A PostgreSQL that can be stopped and started."""
 
     def __init__(self, programs: Path, folder: Path, user: str | None) -> None:
         self.port = free_port()
@@ -106,7 +106,7 @@ def postgres() -> Iterator[Postgres]:
 
 @contextmanager
 def orders(postgres: Postgres) -> Iterator[str]:
-    """The URL of the server."""
+    """Yield the URL of the server."""
     import psycopg
 
     with psycopg.connect(postgres.url) as connection:
@@ -168,7 +168,7 @@ async def test_calls_fail_while_the_database_is_away_and_succeed_when_it_is_back
 
 @pytest.fixture
 def tokens(tmp_path: Path) -> dict[str, str]:
-    """The tokens by name; `tokens.txt` in the folder lets them in."""
+    """Return the tokens by name, which are in `tokens.txt` in the folder."""
     found = {}
     lines = ""
     for name, *scopes in (
@@ -194,7 +194,7 @@ def tokens(tmp_path: Path) -> dict[str, str]:
 
 @contextmanager
 def tenants(folder: Path) -> Iterator[tuple[str, list[int]]]:
-    """The URL of an nginx before two processes, which are used in turn, and their ports."""
+    """Yield the URL of an nginx that uses two processes in turn, and their ports."""
     (folder / "notes").mkdir()
     environment = {
         "FOLDER": str(folder / "notes"),

@@ -1,4 +1,4 @@
-"""The documentation as a site: it builds without a warning, and its search finds pages."""
+"""The documentation as a site: it builds without warnings, and its search works."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.paths import PROJECT
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
-# What newcomers type into the search, and the page that must come first.
+# Search words of newcomers, and the page that must be found first.
 QUESTIONS = {
     "return an image": "results",
     "limit calls per minute": "limits",
@@ -164,7 +164,7 @@ def first_result(page: Page, words: str) -> str:
     """Type words into the search, and return the path of the first result."""
     query = "document.querySelector('[data-md-component=search-query]')"
     links = "document.querySelectorAll('.md-search-result__link')"
-    # Empty results tell the next search's results from the last one's.
+    # Empty results make the next search distinct from the last one.
     page.ask(f"{query}.focus(); {query}.value = 'qqqqzzzz'")
     page.ask(f"{query}.dispatchEvent(new Event('keyup', {{bubbles: true}}))")
     page.until(f"{links}.length === 0")

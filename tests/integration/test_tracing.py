@@ -1,4 +1,4 @@
-"""One trace through nginx and a tool, exported over OTLP by `opentelemetry-instrument`."""
+"""A trace through nginx and a tool, exported over OTLP by opentelemetry-instrument."""
 
 from __future__ import annotations
 
@@ -192,7 +192,9 @@ def post(
 
 
 def check_call(receiver: Receiver) -> None:
-    """The client's span is the parent of ours, and ours of what the tool asked."""
+    """The client's span is the parent of the server's, which is the parent of the
+    tool's.
+    """
     by_id = {span.span_id: span for span in receiver.spans}
     (ours,) = [span for span in receiver.spans if span.name == "tools/call look_up"]
     assert ours.kind == Span.SPAN_KIND_SERVER

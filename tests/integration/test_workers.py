@@ -381,14 +381,14 @@ def is_running(process: int) -> bool:
 
 @contextmanager
 def killing_one_each_second(group: WorkerGroup, times: int) -> Iterator[None]:
-    """Kill a worker, `times` times, a second apart, when another has taken its place.
+    """Kill a worker each second, `times` times, when the previous one was replaced.
 
-    The load goes on for as long as this takes.
+    The load continues until the end.
     """
     for number in range(times):
         until(lambda: len(group.workers()) == 4)
         os.kill(group.workers()[number % 4], signal.SIGKILL)
-        time.sleep(1)  # the pace is what is tested
+        time.sleep(1)  # the pace is part of the test
     yield
 
 

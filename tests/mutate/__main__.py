@@ -61,8 +61,8 @@ def _check(
         tests = reaching.get(mutant.line, [])
         if tests and copy.notices(module, mutant, tests):
             continue
-        # A test may get there in a process of its own, which is not measured. Or it did
-        # not get there, because a cache had the result of an earlier test.
+        # A test may reach it in another process, which is not measured. Or no test
+        # reached it, because a cache had the result of an earlier test.
         if copy.notices(module, mutant, everything):
             continue
         reason = "" if tests else " (no test gets there)"

@@ -139,7 +139,7 @@ def _in_two_rounds(tests: list[str]) -> tuple[list[str], list[str]]:
 
 
 def preload() -> None:
-    """Import what every test needs and no test changes."""
+    """Import the modules that every test needs and no test changes."""
     import hypothesis  # noqa: F401
     import msgspec  # noqa: F401
     import pytest  # noqa: F401

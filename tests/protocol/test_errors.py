@@ -36,7 +36,7 @@ BEYOND = "9" * 5_000  # more digits than any integer is read with
 
 MALFORMED: list[
     tuple[str, bytes, int, Any, str]
-] = [  # name, message, code, id of the reply, what its message says
+] = [  # name, message, code, id of the reply, text of its error
     (
         "not UTF-8",
         b'{"jsonrpc":"2.0","id":1,"method":"\xff"}',

@@ -1,10 +1,9 @@
 """Records the traces in traces/clients again: `python -m tests.recorded [NAME...]`.
 
-Real clients, installed by tests/clients/install.py with the versions that are pinned
-there, speak to the demo server, and this project's recorder stands between them. A NAME
-is that of a file, without its end; by default all are made. What a session is called is
-replaced by `session-1` and so on, for else it would be another one each time; all the
-rest, the times included, is as it was recorded.
+Real clients talk to the demo server, with this project's recorder between them. Their
+versions are pinned by tests/clients/install.py. A NAME is that of a file without its
+suffix; without names, all traces are recorded. Session ids, which differ each time, are
+replaced by `session-1` and so on. Everything else is unchanged, including the times.
 """
 
 from __future__ import annotations
@@ -142,7 +141,7 @@ def toured(recording: Recording, target: Sequence[str]) -> str:
 
 
 def inspected(recording: Recording, target: Sequence[str]) -> str:
-    """Run the Inspector once for each request. On stdio, each run has its own server."""
+    """Run the Inspector once for each request, on stdio with a server for each run."""
     command = command_of(recording.client)
     era = {"newest": "modern", "legacy": "legacy"}[recording.era]
     target = [word for word in target if word != "--"]

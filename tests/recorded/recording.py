@@ -34,9 +34,7 @@ def recorded(trace: Path) -> Path:
 
 @contextmanager
 def listening(trace: Path, server: str) -> Iterator[str]:
-    """Run a recorder in front of an HTTP server, given as a SPEC or a URL. Yields its
-    URL.
-    """
+    """Run a recorder in front of an HTTP server, a SPEC or a URL. Yields its URL."""
     command = [*MCP_TRIO, "record", "-o", str(trace), "--listen", "0", server]
     with subprocess.Popen(
         command, cwd=PROJECT, stderr=subprocess.PIPE, text=True

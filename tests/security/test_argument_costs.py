@@ -30,7 +30,7 @@ def _free(numbers: list[Any], number: int) -> None: ...
 
 
 def _best(action: Callable[[], object], rounds: int) -> float:
-    """Return the least seconds of this thread that an action takes, freeing included."""
+    """Return the shortest time of this thread for an action, including freeing."""
     times = []
     for _ in range(rounds):
         began = time.thread_time()

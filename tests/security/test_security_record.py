@@ -297,7 +297,7 @@ async def test_a_hundred_clients_with_one_id_over_stdio() -> None:
 )
 @pytest.mark.parametrize("filling", ["a", "/", "-", "a/", "a-", "/b", "/b/"])
 def test_a_long_uri_is_matched_in_linear_time(template: str, filling: str) -> None:
-    """CVE-2026-0621: a template became a regular expression that took exponential time."""
+    """CVE-2026-0621: the regular expression of a template took exponential time."""
 
     def uri_of(size: int) -> str:
         return "note://" + (filling * size)[:size] + "\n"
@@ -349,7 +349,7 @@ async def test_keys_are_case_sensitive(key: str) -> None:
     ],
 )
 async def test_the_last_of_two_equal_keys_counts(sent: bytes, counts: Any) -> None:
-    """CVE-2026-27896: as documented, the last of two equal keys counts, for each key."""
+    """CVE-2026-27896: as documented, the last of two equal keys counts."""
     async with opened(make_server(), "2025-06-18") as client:
         (reply,) = await client.exchange(b'{"jsonrpc":"2.0",%b}' % sent)
     assert reply["id"] == 1
@@ -363,7 +363,7 @@ async def test_the_last_of_two_equal_keys_counts(sent: bytes, counts: Any) -> No
 @pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef", "$schema", "$id"])
 @pytest.mark.parametrize("place", ["input_schema", "output_schema"])
 def test_nothing_is_fetched_for_a_schema(keyword: str, place: str) -> None:
-    """fastmcp 3502: a $ref was fetched from any URL. Here it cannot leave its schema."""
+    """fastmcp 3502: a $ref was fetched from any URL. Here, nothing is fetched."""
 
     async def tool(**arguments: Any) -> dict[str, Any]:
         return arguments
@@ -459,7 +459,7 @@ HARMS = [
 async def test_a_failure_stays_with_its_request(
     harm: Callable[[Wire], Awaitable[None]], host: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """CVE-2025-53366, CVE-2025-53365: an exception from one request ended the server."""
+    """CVE-2025-53366, CVE-2025-53365: an exception in a request ended the server."""
     if host == "hypercorn" and harm in (half_a_frame, no_frame):
         harm = bad_json  # it accepts no WebSocket
     server = make_server()

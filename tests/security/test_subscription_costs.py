@@ -1,4 +1,4 @@
-"""The cost of a change depends on the clients that it concerns, not on all listeners."""
+"""The cost of a change depends on the clients that it affects, not on all others."""
 
 import sys
 from typing import Any

@@ -1,4 +1,4 @@
-"""Wrong use of the API is an error at once that names what was given and expected."""
+"""Wrong use of the API is an error at once, with the given and the expected value."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any

@@ -31,7 +31,7 @@ R = "2025-11-25"
 
 
 class Traces:
-    """A server whose tools note what becomes of them."""
+    """A server whose tools record how they end."""
 
     def __init__(self) -> None:
         self.server = Server("x", grace=1)

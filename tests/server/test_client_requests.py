@@ -509,7 +509,7 @@ async def ask_for_a_booking(client: Any, id: Any = 1, **params: Any) -> Any:
 
 
 async def first_round(client: Any) -> tuple[str, str]:
-    """The state, and the key of the question."""
+    """Return the state and the key of the first question."""
     result = (await ask_for_a_booking(client))["result"]
     (key,) = result["inputRequests"]
     return result["requestState"], key

@@ -34,7 +34,7 @@ def make_database() -> Server[str]:
 
     @server.tool
     async def query(ctx: Context[str]) -> str:
-        """Say what the lifespan yielded."""
+        """Return the value of the lifespan."""
         return ctx.lifespan
 
     @server.resource("rows://{table}")
@@ -68,7 +68,7 @@ def make_outer() -> Server[str]:
 
     @server.tool
     async def own(ctx: Context[str]) -> str:
-        """Say what the lifespan yielded."""
+        """Return the value of the lifespan."""
         return ctx.lifespan
 
     return server

@@ -129,7 +129,7 @@ def test_two_large_accounts_pay_in_turn() -> None:
         given.hold(f"a{number}", ALICE, 10)
         given.hold(f"b{number}", BOB, 10)
     given.hold("c", CAROL, 20)
-    # Both are equal, so both give something, until there is room for a while.
+    # Both are equal, so both lose something, until there is room for a while.
     assert sorted(given.up) == ["a0", "b0", "b1"]
     assert given.ledger.held == 90
 
@@ -289,7 +289,7 @@ def test_what_a_meter_charges_can_be_given_up_as_it_grows() -> None:
     meter.set(11 * STEP)
     assert body.given_up
     assert ledger.held == 0
-    # What goes on growing all the same is charged again.
+    # A holding that continues to grow is charged again.
     meter.set(5 * STEP)
     assert ledger.held == 5 * STEP
 

@@ -1,4 +1,4 @@
-"""Requests over a limit are refused, and told when to try again."""
+"""Requests over a limit are refused, with the time of the next attempt."""
 
 import json
 import threading
@@ -58,7 +58,7 @@ NEWEST = MODERN[-1]
 
 
 class Busy:
-    """A server with a tool that waits, one that does not, and one with limits of its own."""
+    """A server with tools that wait, do not wait, and have their own limits."""
 
     def __init__(self, limits: Limits | None = None, **own: Any) -> None:
         self.server = Server("busy", limits=limits, grace=1)
@@ -219,7 +219,7 @@ def conversation(
 
 
 def answered(server: Server, conversation: Conversation, *asked: Json) -> list[Json]:
-    """The replies to requests that do not wait."""
+    """Return the replies to requests that do not wait."""
     replies = []
     for one in asked:
         event = conversation.session.receive(json.dumps(one).encode())

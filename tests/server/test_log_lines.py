@@ -28,7 +28,7 @@ EVIL = "x\nERROR mcp_trio: made up \x1b[31m\x9b\u2028"
 
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[Json]]:
-    """Return what has been logged so far, as `--log-format json` writes it."""
+    """Return the log as `--log-format json` writes it."""
     caplog.set_level(logging.INFO, "mcp_trio")
     write = FORMATTERS["json"]().format
     return lambda: [json.loads(write(record)) for record in caplog.records]
@@ -56,14 +56,14 @@ def make_failing_server(limits: Limits | None = None) -> Server:
 
     @server.tool
     async def hold() -> str:
-        time.sleep(0.02)  # noqa: ASYNC251 (that is what must be seen)
+        time.sleep(0.02)  # noqa: ASYNC251 (the block must be visible)
         return "held"
 
     return server
 
 
 def about(line: Json) -> Json:
-    """A line without what differs from run to run."""
+    """Return a line without the parts that differ between runs."""
     return {
         key: value
         for key, value in line.items()

@@ -37,7 +37,7 @@ CLEAN = "red link!"
 
 
 def making(make: Callable[[], Any]) -> Callable[[], Any]:
-    """Return the function as an async one that ends in its turn."""
+    """Return the function as an async one that does not wait."""
 
     async def made():  # type: ignore[no-untyped-def]
         return make()
@@ -386,7 +386,7 @@ class Checked(msgspec.Struct):
 
 
 def fail(value: str = "") -> Any:
-    """A FileNotFoundError that names the path."""
+    """Raise a FileNotFoundError that names the path."""
     with open(SECRET):
         raise AssertionError
 

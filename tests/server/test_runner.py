@@ -254,7 +254,7 @@ async def test_a_flood_of_calls_lets_other_conversations_go_on() -> None:
 
 
 async def run_tool(tool: Any, **arguments: Any) -> Any:
-    """A tool's reply, among others before and behind it."""
+    """Return a tool's reply, sent among other requests."""
     server = Office().server
     server.add_tool(tool, name="tool")
     async with opened(server, R) as client:
@@ -504,7 +504,7 @@ async def test_nothing_is_sent_about_a_request_that_has_ended() -> None:
         assert await client.quiet() == []
 
 
-# What waited when it was last called begins in a task of its own
+# A tool that waited in its last call starts in its own task
 
 
 async def test_what_is_expected_to_wait_begins_before_what_cancels_it() -> None:

@@ -26,7 +26,7 @@ BOB = Principal("bob")
 
 
 class Stores:
-    """One store, which can be away, and servers that share it."""
+    """A store that can be unavailable, and servers that share it."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -74,7 +74,7 @@ async def stores(nursery: trio.Nursery) -> AsyncIterator[Stores]:
 async def calls_of(
     server: Server, times: int, principal: Principal = ALICE
 ) -> list[str]:
-    """Call a tool so many times, and return the refusals."""
+    """Call a tool this many times, and return the refusals."""
     async with connect(server, principal=principal) as client:
         results = [await client.call_tool("work") for _ in range(times)]
     return [result.text for result in results if result.is_error]
@@ -86,7 +86,7 @@ async def test_two_processes_answer_as_many_calls_as_one(stores: Stores) -> None
     refused += await calls_of(stores.server(limits), 6)
     assert len(refused) == 2
     assert refused[0].startswith("Too many calls: 10 an hour are allowed; try again in")
-    # Another client has a rate of its own.
+    # Another client has its own rate.
     assert await calls_of(stores.server(limits), 5, BOB) == []
 
 
@@ -128,7 +128,7 @@ async def test_a_call_that_the_tool_refuses_does_not_count(stores: Stores) -> No
             assert result.text.startswith(
                 "Busy: too many calls of wait in progress (limit: 1)"
             )
-        # The first call has taken one, and the refused ones nothing.
+        # The first call has used one, and the refused calls none.
         assert not (await client.call_tool("work")).is_error
         assert (await client.call_tool("work")).is_error
         calls.cancel_scope.cancel()
@@ -140,7 +140,7 @@ async def test_a_tool_that_is_busy_is_free_again_when_its_call_ends(
     server = stores.server(Limits(rate="100/h"))
     async with connect(server, principal=ALICE) as client:
         for _ in range(3):
-            # More than one call at a time would be refused.
+            # More than one call at once would be refused.
             result = await client.call_tool("alone")
             assert result.text == "done"
 

@@ -35,7 +35,7 @@ def pace() -> Pace:
 
 
 async def without_waiting(doing: Awaitable[T]) -> T:
-    """Return what an awaitable returns, which must not wait for anything."""
+    """Return the result of an awaitable that must not wait."""
     with trio.CancelScope() as scope:
         scope.cancel()
         return await doing

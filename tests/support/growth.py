@@ -16,7 +16,7 @@ NEGLIGIBLE = 0.01
 def assert_linear(
     act: Callable[[T], object], make: Callable[[int], T], size: int
 ) -> None:
-    """Fail if an action on `make(size)` takes far longer than eight times `make(size / 8)`.
+    """Fail if an action on `make(size)` takes far more than eight times `make(size / 8)`.
 
     Quadratic time would be 64 times. Only the time in which this thread runs is
     counted, and of several rounds the shortest, so other programs do not affect the

@@ -214,7 +214,7 @@ def validator(revision: str, schema: Schema) -> Any:
 
 @cache
 def dialect(revision: str) -> Any:
-    """Return the validator class: draft 7 for the first four revisions, else 2020-12."""
+    """Return the validator: draft 7 for the first four revisions, else 2020-12."""
     return (
         jsonschema.Draft7Validator
         if revision in REVISIONS[:4]
@@ -587,7 +587,7 @@ class Oracle:
     def _check_invalid_params(
         self, code: int | None, error: dict[str, Any]
     ) -> list[str]:
-        """In 2024-10-07 the message is `Invalid params`, and the data has the reason."""
+        """In 2024-10-07 the message is `Invalid params`. The data has the reason."""
         if self.revision != "2024-10-07" or code != -32602:
             return []
         data = error.get("data")

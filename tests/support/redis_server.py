@@ -128,7 +128,7 @@ class RedisServer:
 
 
 def installed_programs() -> list[str]:
-    """Return the installed programs, or Redis, so that its tests are shown as skipped."""
+    """Return the installed programs, or Redis, whose tests are then skipped."""
     return [name for name in PROGRAMS if shutil.which(name)] or [REDIS]
 
 

@@ -1,4 +1,4 @@
-"""The JSON examples of the five seed documents, from `data/seeds`; see `data/derive.py`.
+"""The JSON examples of the seed documents, from `data/seeds` (see `data/derive.py`).
 
     number  document
     0       2025-06-18

@@ -1,4 +1,4 @@
-"""Two processes of one server, simulated by two servers that share a store in memory."""
+"""Two processes of one server, simulated by two servers with one store in memory."""
 
 from __future__ import annotations
 

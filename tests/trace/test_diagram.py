@@ -26,7 +26,10 @@ from tests.support.diagrams import (
 
 
 def columns(row: str) -> int:
-    """What a terminal makes of a row, by itself: a wide character takes two columns, a mark on another none."""
+    """Return the columns that a row takes in a terminal.
+
+    A wide character takes two, and a combining mark none.
+    """
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in row)
     return (
         len(row)
@@ -44,7 +47,7 @@ def row_with(text: str, rows: list[str]) -> str:
     return row
 
 
-# What it tells
+# The content of a diagram
 
 
 def test_an_arrow_points_away_from_the_sender() -> None:
@@ -228,7 +231,7 @@ def test_an_empty_trace_is_its_header() -> None:
 
 
 class Elements(HTMLParser):
-    """The elements of a page, with what they hold."""
+    """The elements of a page, with their contents."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Faults in a server: a replay finds each one and names its file, line and path."""
+"""Replays find each fault of a server, and name its file, line and path."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ REFUSED = {"jsonrpc": "2.0", "id": 2, "error": {"code": -32601, "message": "no"}
 
 @pytest.fixture
 def shop(tmp_path, monkeypatch):
-    """The trace of the server without a fault."""
+    """Return the trace of the server without a fault."""
     monkeypatch.chdir(tmp_path)
     date = {"/result/structuredContent/made": Pattern(type="date")}
     trace = Trace(

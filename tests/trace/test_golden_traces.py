@@ -49,7 +49,7 @@ def trace_in(path: Path) -> Trace:
 
 
 def messages(trace: Trace, sender: str) -> Iterator[Json]:
-    """What one side has said, the parts of batches alone."""
+    """Return the messages of one side, with batches split."""
     for line in trace.lines:
         if line.sender == sender:
             yield from (part for part in parts(decoded(line)) if isinstance(part, dict))
@@ -164,7 +164,7 @@ def test_each_method_of_a_revision_has_its_trace(revision: type[Revision]) -> No
 
 
 def values(value: Any) -> Iterator[Any]:
-    """A value and all that is in it."""
+    """Yield a value, and all values in it."""
     yield value
     inner = (
         value.values()
@@ -179,7 +179,7 @@ def values(value: Any) -> Iterator[Any]:
 
 @cache
 def said_of_seed(number: int) -> list[Json]:
-    """Every object in what is said in the traces of a seed."""
+    """Return every object in the messages of a seed's traces."""
     name = f"seed_{number:03}"
     traces = [trace_in(path) for path in MADE if name in trace_in(path).header.server]
     said = [
@@ -249,7 +249,7 @@ async def test_a_trace_that_is_made_again_is_the_same(scenario: Scenario) -> Non
 
 @pytest.fixture
 def in_project(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the project's folder the current one: the headers name servers in it."""
+    """Change to the project's folder, because the headers name servers in it."""
     monkeypatch.chdir(ROOT)
 
 

@@ -51,7 +51,7 @@ def notes(method, **params):
 
 
 def said(conversation, message):
-    """Return what a mock says to a message."""
+    """Return the answer of a mock to a message."""
     return [
         (one.request, one.message)
         for one in conversation.receive(json.dumps(message[1]).encode())
@@ -150,7 +150,7 @@ def test_a_ping_is_always_answered():
 
 
 def all_traces():
-    """The traces here whose messages a client can send as they are."""
+    """Return the traces whose messages a client can send unchanged."""
     for path in sorted(TRACES.rglob("*.jsonl")):
         if "hostile" not in path.parts and "clients" not in path.parts:
             yield path
@@ -187,7 +187,7 @@ async def conversation(client):
 
 @pytest.fixture
 def recorded(tmp_path, monkeypatch):
-    """The path of a trace of a small server, recorded on stdio."""
+    """Return the path of a trace of a small server, recorded on stdio."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "adding.jsonl"
     (tmp_path / "adding.py").write_text(

@@ -1,4 +1,4 @@
-"""Patterns in traces: what they accept, what a replay says of them, how they are found."""
+"""Patterns in traces: what they accept, how replays report them, how they are found."""
 
 import json
 from itertools import count
@@ -23,7 +23,7 @@ def line(sender, message, **fields):
 
 
 def fault(pattern, value, message=ABSENT):
-    """What a pattern says it expected, empty if it accepts the value."""
+    """Return what a pattern expected, or an empty string if it accepts the value."""
     recorded = line("server", {"id": 1}, match={"/result": pattern})
     [check] = checks_of(recorded, message, {2: {"a": [7]}}.get)
     return check.fault(value)
@@ -170,7 +170,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 async def recorded(folder):
-    """A trace of the notes, of a run in which the first one was called note1."""
+    """Return a trace of the notes, whose first note is called note1."""
     opening = request(
         0,
         "initialize",
@@ -196,7 +196,7 @@ async def recorded(folder):
         ],
         Path("one.jsonl"),
     )
-    # What the server says to `initialize` is not the point here.
+    # The reply to `initialize` does not matter here.
     replay = Replay(trace, "stdio", patient=True)
     await replay.against("notes.py")
     trace = replay.updated(lambda finding: finding.line == 3)

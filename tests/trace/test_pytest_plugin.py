@@ -1,4 +1,4 @@
-"""The pytest plugin: three lines of configuration test a server from a folder of traces."""
+"""The pytest plugin: three lines of configuration replay a folder of traces."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def trace(answer, **header):
 
 @pytest.fixture
 def project(pytester):
-    """A project with a server, one trace that holds and a configuration."""
+    """Return a project with a server, a trace that passes, and a configuration."""
     pytester.makepyfile(server=SERVER)
     (pytester.mkdir("traces") / "adding.jsonl").write_text(trace("3"), encoding="utf-8")
     pytester.makeini("[pytest]\nmcp_traces = traces\nmcp_server = server.py\n")

@@ -1,4 +1,4 @@
-"""The recorder between real clients and real servers; what it writes is read back."""
+"""The recorder between real clients and real servers, and the traces that it writes."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def recorder(path, transport="stdio"):
 
 
 def lines(path, *, but="t"):
-    """What a trace says, as plain dicts, without the times."""
+    """Return the lines of a trace as dicts, without the times."""
     return [
         {key: value for key, value in json.loads(encode(line)).items() if key != but}
         for line in read(path).lines
@@ -249,7 +249,7 @@ def test_a_trace_that_cannot_be_written_is_given_up_in_words(capsys):
 
 @contextmanager
 def standing_in(path, command, **options):
-    """A stand-in as its client sees it, started by that client."""
+    """Start the recorder as a client would, in place of a server."""
     started = [sys.executable, "-c", STAND_IN, str(path), *command]
     pipes = {
         "stdin": subprocess.PIPE,
@@ -265,7 +265,7 @@ def standing_in(path, command, **options):
 
 
 def through(path, command, data):
-    """What comes out of the stand-in for what goes in, its exit code, and what it says."""
+    """Return the output of the recorder for an input, its exit code, and its stderr."""
     with standing_in(path, command) as process:
         out, err = process.communicate(data, timeout=20)
     return out, process.returncode, err.decode()
@@ -426,7 +426,7 @@ def test_a_killed_stand_in_takes_the_server_with_it_and_leaves_a_whole_trace(pat
         process.kill()
         assert (
             process.stdout.read() == b""
-        )  # the pipe is closed: nobody holds it any more
+        )  # the pipe is closed, because no process has it open
         process.wait(20)
     try:
         trace = read(path)
@@ -571,7 +571,7 @@ def make_recorded_server():
 
 @asynccontextmanager
 async def in_front_of(url, path):
-    """A stand-in for what is at a URL; its own address."""
+    """Run the recorder in front of a URL. Yields the recorder's own URL."""
     async with trio.open_nursery() as nursery:
         writer = recorder(path, "http")
         own = await nursery.start(partial(record_network, url, "127.0.0.1:0", writer))
@@ -688,7 +688,7 @@ async def test_http_with_sse_is_recorded(path):
         for line in lines(path)[3:]
         if line["from"] == "client" and "http" in line
     }
-    # The session has a placeholder, which only its client knows.
+    # The session id is a placeholder that only the client knows.
     assert posted == {endpoint["event"]["data"]} == {"/messages?session=session-1"}
     assert all(
         line["stream"] == 1
@@ -785,7 +785,10 @@ async def test_a_server_elsewhere_gets_its_own_name(path):
 
 
 async def passed(path, asked, answered, step=2**20):
-    """Both, as they came out of a stand-in; each was sent in pieces of that many bytes."""
+    """Return the requests and the responses after the recorder.
+
+    Each was sent in pieces of this many bytes.
+    """
     came = bytearray()
 
     async def send(stream, data):
@@ -813,7 +816,7 @@ async def passed(path, asked, answered, step=2**20):
 
 @asynccontextmanager
 async def upstream(handler):
-    """A server of which every byte is in the test; its URL."""
+    """Run a server whose bytes are all in the test. Yields its URL."""
     async with trio.open_nursery() as nursery:
         [listener] = await nursery.start(
             partial(trio.serve_tcp, handler, 0, host="127.0.0.1")
@@ -1008,7 +1011,7 @@ CONVERSATIONS = {
 
 @pytest.mark.parametrize(
     ("name", "step"),
-    # Who offers another protocol is understood where the head comes in one piece.
+    # Another protocol is recognized if the head arrives in one piece.
     [
         (name, step)
         for name in CONVERSATIONS
@@ -1066,7 +1069,7 @@ UPGRADED = (
 
 
 def frames(is_client, compressed):
-    """What one side sends: a message in fragments with a ping between, one that is none, one with bytes, the end."""
+    """Return a side's frames: fragments around a ping, an invalid one, and bytes."""
     deflate = PerMessageDeflate()
     deflate.finalize("permessage-deflate")
     protocol = FrameProtocol(is_client, [deflate] if compressed else [])

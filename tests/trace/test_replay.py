@@ -50,7 +50,7 @@ def line(sender, what, **parts):
 
 
 def trace(*lines, **header):
-    """A trace of lines that are given as (">", what the client sent) and ("<", what the server sent)."""
+    """Return a trace of pairs: (">", client message), ("<", server message)."""
     header = Header(
         mcp_trace=1, **{"transport": "stdio", "revision": OPENING, **header}
     )
@@ -85,7 +85,7 @@ def progress(token, done):
 
 
 class Scripted:
-    """A server that has for each line of the client's what it says then."""
+    """A server with fixed replies to each line of the client."""
 
     end_reason = "the server has ended the conversation"
 
@@ -278,7 +278,7 @@ async def test_bytes_are_sent_as_they_were_recorded(autojump_clock):
     assert [one.data for one in link.sent] == [bytes(odd.message), b"\xff not JSON"]
 
 
-# What is matched by what
+# Matching messages
 
 
 async def test_answers_are_matched_by_id_and_only_their_own_order_says_something(
@@ -717,7 +717,7 @@ async def test_a_stateless_trace_is_sent_over_http_with_the_heads_that_it_wants(
 
 
 async def test_over_http_nothing_overtakes_a_notification(nursery):
-    """A server that accepts the notification late has not seen the request behind it by then."""
+    """A server that accepts a notification late has not seen the next request."""
     seen = []
 
     async def serve(stream):
@@ -1018,7 +1018,7 @@ async def test_a_target_that_cannot_be_run_is_a_problem(target, over, problem):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A server that counts how often it was asked, and a trace of it."""
+    """Return a server that counts its calls, and a trace of it."""
     (tmp_path / "counter.py").write_text(COUNTER, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -1207,7 +1207,7 @@ async def test_what_differs_from_one_replay_to_the_next_becomes_a_pattern(folder
     assert runs.stabilise(result, result) == []
 
 
-# In one's own tests
+# In users' tests
 
 
 async def test_replay_for_ones_own_tests_raises_what_differs(folder):

@@ -1,4 +1,4 @@
-"""Play a scenario against a server, and record a trace with the same bytes every time."""
+"""Plays scenarios against a server, and records traces with reproducible bytes."""
 
 from __future__ import annotations
 

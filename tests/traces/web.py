@@ -1,4 +1,4 @@
-"""Scenarios over HTTP: a client that sends exactly the given bytes, and records them."""
+"""Scenarios over HTTP: a client that sends and records the exact bytes."""
 
 from __future__ import annotations
 

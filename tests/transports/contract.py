@@ -1,6 +1,6 @@
-"""What every transport promises, checked on each of them and on both HTTP hosts.
+"""Promises of all transports, tested on each of them and on both HTTP hosts.
 
-What only one transport has is tested in the module of that transport.
+Features of a single transport are tested in its module.
 """
 
 import json

@@ -108,5 +108,5 @@ async def test_closing_lets_a_waiting_sender_go(nursery, closer):
             waiting.start_soon(wires[0].drained)
             await trio.testing.wait_all_tasks_blocked()
             await wires[closer].aclose()
-            if closer == 0:  # what it has sent is still there for the other end
+            if closer == 0:  # the other end can still receive sent messages
                 await wires[1].receive()

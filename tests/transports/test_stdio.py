@@ -533,7 +533,7 @@ async def test_the_reader_polls_only_for_a_client_that_was_quick_last_time(monke
     async with connected(pipes) as (wire, far):
         monkeypatch.setattr(busy_wait, "DURATION", 1000)
         await far.write(b"1\n")
-        await wire.receive()
+        await wire.receive()  # it had arrived already
         async with trio.open_nursery() as nursery:
             nursery.start_soon(answer_and_read_on, wire)
             with trio.move_on_after(0.05) as patience:

@@ -59,7 +59,7 @@ def spec(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def import_path() -> Iterator[None]:
-    """Restore the path that a worker takes from its parent."""
+    """Restore the import path, which a worker takes from its parent."""
     before = list(sys.path)
     yield
     sys.path[:] = before

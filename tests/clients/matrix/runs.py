@@ -152,7 +152,7 @@ def drive(
 
 
 def reports(output: str) -> dict[str, Any]:
-    """Return the reports in the output of a driver. Frameworks print other lines too."""
+    """Return the reports of a driver. Frameworks print other lines too."""
     found = {}
     for line in output.splitlines():
         if line.startswith("{") and '"feature":' in line:

@@ -1,4 +1,4 @@
-"""A small server on the official Python SDK, 1.x or 2.x: `python_server.py [--http PORT]`.
+"""A small server on the Python SDK, 1.x or 2.x: `python_server.py [--http PORT]`.
 
 It has what the conversation of tests/clients/python_client.py asks for. Run it with an
 interpreter that has `mcp`.

@@ -59,7 +59,7 @@ SOUND_NOTE = "[audio/wav, 5 bytes: this protocol revision cannot carry it]"
 
 
 def returning(value: Any, annotation: Any = msgspec.UNSET, **options: Any) -> Server:
-    """A server whose one tool, `get`, returns a value."""
+    """Return a server whose only tool `get` returns a value."""
     server = Server("x")
 
     async def get():  # type: ignore[no-untyped-def]
@@ -77,7 +77,7 @@ async def got(server: Server, revision: str = NEWEST) -> Result:
 
 
 def value_of(result: Result) -> Any:
-    """The content, without what a revision adds around it."""
+    """Return the content without the additions of a revision."""
     return result["toolResult"] if "toolResult" in result else result["content"]
 
 
@@ -138,7 +138,7 @@ async def test_every_kind_of_content_goes_as_far_as_the_revision_carries_it(
     assert "image/png" in json.dumps(blob)
 
 
-VALUES: list[tuple[Any, Any, Any]] = [  # value, annotation, what it is in JSON
+VALUES: list[tuple[Any, Any, Any]] = [  # value, annotation, JSON
     (Point(1, 2), Point, {"x": 1, "y": 2}),
     (Size(width=1.5), Size, {"width": 1.5}),
     ({"a": None}, dict[str, None], {"a": None}),

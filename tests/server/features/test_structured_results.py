@@ -1,4 +1,4 @@
-"""Structured content: lists of text, the compact text form, and one encoding for all revisions."""
+"""Structured content: lists of text, the compact text form, and its encoding."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +26,7 @@ class Size(msgspec.Struct):
 
 
 def returning(value: Any, annotation: Any, **options: Any) -> Server:
-    """A server with a tool `get` that returns a value."""
+    """Return a server whose tool `get` returns a value."""
     server = Server("x", **options)
 
     async def get():  # type: ignore[no-untyped-def]

@@ -1,4 +1,4 @@
-"""Which URIs a template matches, with which values, in linear time."""
+"""Which URIs a template matches, and the values it extracts, in linear time."""
 
 import pytest
 

@@ -14,7 +14,7 @@ import msgspec
 import pydantic
 import pytest
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
-from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
+from typing_extensions import TypedDict  # pydantic accepts no other before Python 3.12
 
 from mcp_trio import Context, Server
 from mcp_trio.client.errors import RemoteError
@@ -85,7 +85,7 @@ Even = Annotated[int, AfterValidator(must_be_even)]
 
 
 def parameters_of(annotation: Any) -> Parameters:
-    """The parameters of a function with one parameter, `x`."""
+    """Return the parameters of a function with one parameter, `x`."""
 
     def function(x): ...  # type: ignore[no-untyped-def]
 

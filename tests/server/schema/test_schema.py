@@ -106,7 +106,7 @@ class Image(msgspec.Struct):
 
 
 def schema_of(annotation: Any) -> Any:
-    """The schema of one parameter, without the signature around it."""
+    """Return the schema of one parameter."""
 
     def function(x): ...
 

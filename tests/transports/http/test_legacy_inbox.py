@@ -1,4 +1,4 @@
-"""HTTP+SSE takes a bounded amount from a client that does not read its replies."""
+"""HTTP+SSE accepts a limited amount from a client that does not read its replies."""
 
 import json
 

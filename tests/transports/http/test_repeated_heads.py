@@ -1,4 +1,4 @@
-"""A repeated head is recognized, and its request read like the first one."""
+"""A repeated head is recognized, and its request is read like the first one."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def chunked(body: bytes) -> bytes:
 
 
 def read(pieces: list[bytes], *, forgetful: bool = False) -> list[Any]:
-    """Return what was read of each request, and how it ended."""
+    """Return the requests that were read, and how the reading ended."""
     parser = RequestParser(admit, "127.0.0.1")
     for piece in pieces:
         if forgetful:
@@ -79,7 +79,7 @@ TRICKY = (
     b"x" * 50,
 )
 BODIES = st.sampled_from(TRICKY)
-# Values of the headers that may differ, and what only looks like a value.
+# Values of the headers that may differ, and text that only looks like a value.
 NAMES = st.sampled_from(
     (
         b"add",

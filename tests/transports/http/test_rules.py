@@ -36,7 +36,7 @@ def status(guard: Guard, **headers: str) -> int:
     return refused.status if refused else 200
 
 
-# Where a request goes
+# Routing
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_a_content_type_says_whether_a_body_is_json(kind: str, expected: bool) -
     assert not is_json({})
 
 
-# What headers say of the body
+# Headers that repeat the body
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_values_that_are_null_or_absent_have_no_header() -> None:
         ({"deep": {"n": 42}}, {"mcp_param_n": "4_2"}),
         ({"on": True}, {"mcp_param_on": "True"}),
         ({"on": 1}, {"mcp_param_on": "true"}),
-        # The header says "hi", not what it looks like.
+        # The header is decoded to "hi".
         ({"region": "=?base64?aGk=?="}, {"mcp_param_region": "=?base64?aGk=?="}),
     ],
 )

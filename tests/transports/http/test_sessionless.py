@@ -127,7 +127,7 @@ async def test_a_question_is_refused_for_nothing_is_known_of_what_the_client_can
 
 
 async def test_closing_the_connection_cancels() -> None:
-    """Without a session nobody can come back for the result."""
+    """Without a session, no client can reconnect for the result."""
     signals = Signals()
     body = json.dumps(message("tools/call", {"name": "wait", "arguments": {}})).encode()
     async with site(make_wait(signals)) as there:

@@ -1,4 +1,4 @@
-"""Settings of the HTTP endpoint: what is wrong with one is said before anything is served."""
+"""Invalid settings of the HTTP endpoint are reported before anything is served."""
 
 from typing import Any
 

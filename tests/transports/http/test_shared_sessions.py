@@ -194,13 +194,13 @@ class SlowMessagesStore(PartedStore):
 
 
 class Listener:
-    """A client that reads the announcements of a session, and keeps what it hears."""
+    """A client that reads the announcements of a session, and stores them."""
 
     def __init__(self) -> None:
         self.heard: list[Any] = []
 
     def has_heard(self, number: int) -> bool:
-        """Return whether it has heard so many."""
+        """Return whether it has received this many."""
         return len(self.heard) >= number
 
     async def read(
@@ -230,7 +230,7 @@ async def test_of_two_streams_that_open_at_once_one_gets_each_announcement(
         trio.open_nursery() as nursery,
     ):
         session = await c.open_session()
-        # A takes the announcements over. B does too, before A has told anyone.
+        # A takes over the announcements. B does too, before A has published that.
         slow.goes_on = trio.Event()
         listener = Listener()
         async with trio.open_nursery() as opening:
@@ -591,7 +591,7 @@ async def test_requests_of_a_killed_process_are_answered_with_an_error(
         async with calling(a, session, "advance", {"count": 9}) as events:
             assert (await events.next())["params"]["progress"] == 1
             assert (await events.next())["params"]["progress"] == 2
-            first = events.ids[1]  # before it, there is one without a message
+            first = events.ids[1]  # it follows an event without a message
         await killable.kill()
         for _ in range(2):  # the second time it was answered already
             async with getting(b, session, first) as resumed:
@@ -730,12 +730,12 @@ async def test_a_process_that_was_declared_lost_cancels_what_it_did(
             parted.is_cut_off = False
             with trio.fail_after(30):
                 await signals.cleaned.wait()
-            # The one outcome is the error.
+            # The error is the only outcome.
             assert await events.rest() == []
         async with getting(a, session, last) as resumed:
             (reply,) = await resumed.rest()
             assert "was lost" in reply["error"]["message"]
-        # The process goes on under another name.
+        # The process continues under another name.
         async with calling(a, session, "hold", id=8) as events:
             assert (await events.rest())[-1]["result"]["content"][0]["text"] == "done"
 

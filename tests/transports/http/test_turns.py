@@ -1,4 +1,4 @@
-"""Slow requests of one client, on however many connections, do not hold up another."""
+"""Slow requests of one client, on any number of connections, do not delay others."""
 
 import json
 import socket

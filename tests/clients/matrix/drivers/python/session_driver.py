@@ -189,7 +189,7 @@ async def everything(
 
 
 def plain(model: Any) -> dict[str, Any]:
-    """Return the JSON object of a model, whose field names differ between 1.x and 2.x."""
+    """Return a model as JSON. The field names differ between 1.x and 2.x."""
     fields: dict[str, Any] = model.model_dump(
         mode="json", by_alias=True, exclude_none=True
     )
