@@ -73,9 +73,8 @@ def read_reply(message: bytes) -> LoadReply:
     try:
         return _decode_reply(message)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise UsageError(
-            f"this is not an MCP server: it sent {message[:80]!r}"
-        ) from None
+        shown = message[:80].decode(errors="replace")
+        raise UsageError(f"this is not an MCP server: it sent {shown!r}") from None
 
 
 class LoadConnection(ABC):

@@ -19,7 +19,8 @@ from ..server.limits import read_rate
 from ..transports.address import parse_address
 
 PROG = "mcp-trio"
-SPEC_HELP = f"{FORMS} (looks for {', '.join(NAMES)}); default: a demo"
+SPEC_FORMS = f"{FORMS} (looks for {', '.join(NAMES)})"
+SPEC_HELP = f"{SPEC_FORMS}; default: a demo"
 TOKEN_HELP = (
     "an access token for a URL; set MCP_TRIO_TOKEN instead to keep it out of the list "
     "of processes"
@@ -172,8 +173,16 @@ def client_arguments(parser: Parser) -> None:
 
 
 def token_of(options: argparse.Namespace) -> str:
-    """Return the access token, or an empty string if there is none."""
-    return options.token or os.environ.get("MCP_TRIO_TOKEN", "")
+    """Return the access token, or an empty string if there is none.
+
+    Raises UsageError if it cannot be sent in a header.
+    """
+    token: str = options.token or os.environ.get("MCP_TRIO_TOKEN", "")
+    if not token.isascii() or not token.isprintable() or " " in token:
+        # Without the token, which is a secret.
+        name = "--token" if options.token else "MCP_TRIO_TOKEN"
+        raise UsageError(f"{name}: expected ASCII characters without spaces")
+    return token
 
 
 def looks_like_url(word: str | None) -> bool:

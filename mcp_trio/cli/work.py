@@ -9,7 +9,7 @@ import trio
 
 from ..load_spec import UsageError, load
 from ..serve import run_tasks
-from .options import PROG, SPEC_HELP, Parser
+from .options import PROG, SPEC_FORMS, Parser
 from .run import require_store, set_up_logging, use_store
 from .run_options import SETTINGS, add_setting, fill_settings
 
@@ -20,7 +20,7 @@ MEMORY = "memory:"
 
 def work_arguments(parser: Parser) -> None:
     """Declare the arguments of `work`."""
-    parser.add_argument("spec", metavar="SPEC", help=SPEC_HELP)
+    parser.add_argument("spec", metavar="SPEC", help=SPEC_FORMS)
     for name in SHARED_SETTINGS:
         add_setting(parser, name)
     add_setting(

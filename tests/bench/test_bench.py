@@ -223,7 +223,7 @@ def test_progress_does_not_count_as_an_answer(folder: Path) -> None:
         ),
         (
             ["--", sys.executable, "-c", TALKS],
-            "this is not an MCP server: it sent b'hello'",
+            "this is not an MCP server: it sent 'hello'",
         ),
         (["--", sys.executable, "-c", ENDS], "the server has ended the conversation"),
         (

@@ -427,6 +427,10 @@ MISTAKES = {
         ("run", "server.py", "--store", "redis://me:secret@127.0.0.1/x"),
         ["--store: expected redis://", "'redis://...@127.0.0.1/x'", "not a number"],
     ),
+    "inspect: a token that no header can contain": (
+        ("inspect", "--token", "a b", "http://127.0.0.1:1/mcp"),
+        ["--token: expected ASCII characters without spaces"],
+    ),
     "work: no store": (
         ("work", "server.py"),
         [
