@@ -287,6 +287,11 @@ class Peers:
         _remember(self._lost, process, _Check(trio.current_time(), is_lost))
         return is_lost
 
+    async def turns_out_lost(self, process: str) -> bool:
+        """Wait for as long as a lease lasts, and return whether a process was lost."""
+        await trio.sleep(LEASE + FRESH)
+        return await until_available(partial(self.is_lost, process))
+
     async def _check_lost(self, process: str) -> bool:
         """Return whether a process was lost. Declare it lost if its lease expired."""
         if await self.store.read(self.key("lost", process)) is not None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from benchmarks import guard, report
+from benchmarks import guard, report, sizing
 from benchmarks.__main__ import measure
 from benchmarks.contenders.builds import Builds, build_all
 from benchmarks.contenders.table import CONTENDERS, Contender
@@ -231,3 +231,22 @@ def test_an_unknown_workload_is_an_error(capsys: pytest.CaptureFixture[str]) -> 
     error = capsys.readouterr().err
     assert "--only: expected a workload (stdio_async, " in error
     assert "got 'nosuch'" in error
+
+
+def test_what_a_deployment_needs_is_the_sum_of_what_its_parts_cost() -> None:
+    nothing = sizing.Reading(*[0.0] * 8)
+    names = [sizing.CALL, sizing.OPENING, sizing.STREAM, sizing.GET, sizing.TASK]
+    found = dict.fromkeys([*names, sizing.NOTHING], nothing)
+    call = replace(nothing, server_seconds=0.0001, client_traffic=500.0)
+    opening = replace(nothing, server_bytes=2048.0, redis_bytes=1024.0, operations=3.0)
+    costs = sizing.Costs({**found, sizing.IN_SESSION: call, sizing.OPENING: opening})
+    plan = sizing.Plan(
+        sessions=2**20, calls=10_000, streamed=0.0, session_seconds=2**20, tasks=0
+    )
+    needed = {one.what: one.amount for one in sizing.needs(costs, plan)}
+    assert needed["cores of servers"] == "2"
+    assert needed["processes"] == "105"
+    assert needed["memory of servers"] == "2 GiB"
+    assert needed["operations of Redis"] == "3/s"
+    assert needed["memory of Redis"] == "1.0 GiB"
+    assert needed["network of servers"] == "40 Mbit/s"

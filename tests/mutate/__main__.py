@@ -59,8 +59,11 @@ def _check(
     survivors = []
     for number, mutant in enumerate(chosen, 1):
         tests = reaching.get(mutant.line, [])
-        # A test may reach it in another process, which is not measured.
-        if copy.notices(module, mutant, tests or everything):
+        if tests and copy.notices(module, mutant, tests):
+            continue
+        # A test may reach it in another process, which is not measured. Or it did not
+        # reach it, because a cache had the result of an earlier test.
+        if copy.notices(module, mutant, everything):
             continue
         reason = "" if tests else " (no test gets there)"
         told = f"{module}:{mutant.line}: {mutant.before} -> {mutant.after}{reason}"

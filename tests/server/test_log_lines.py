@@ -330,7 +330,7 @@ def test_a_traceback_is_no_larger_than_a_person_reads(
 ) -> None:
     told = form().format(record("it failed", exc_info=failure(said)))
     assert "Traceback" in told
-    assert "[cut: 3,000," in told
+    assert "[truncated: 3,000," in told
     assert len(told) < 100_000
 
 

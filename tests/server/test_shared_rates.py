@@ -14,6 +14,8 @@ from mcp_trio import Limits, Principal, Server
 from mcp_trio.stores.memory import MemoryStore
 from mcp_trio.stores.parent import ParentStore, serve_store
 from mcp_trio.testing import connect
+from tests.support.checked import NEWEST, call, opened
+from tests.support.http_wire import site
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32", reason="there are no Unix sockets"
@@ -86,6 +88,27 @@ async def test_two_processes_answer_as_many_calls_as_one(stores: Stores) -> None
     assert refused[0].startswith("Too many calls: 10 an hour are allowed; try again in")
     # Another client has its own rate.
     assert await calls_of(stores.server(limits), 5, BOB) == []
+
+
+async def test_an_address_has_one_rate_at_all_processes(stores: Stores) -> None:
+    refusals = []
+    for _ in range(2):
+        async with site(stores.server(Limits(rate="3/h"))) as there:
+            for _ in range(2):
+                reply = await there.modern("tools/call", {"name": "work"})
+                refusals.append("Too many calls" in reply.body.decode())
+    assert refusals == [False, False, False, True]
+
+
+async def test_clients_of_one_process_have_rates_of_their_own(stores: Stores) -> None:
+    server = stores.server(Limits(rate="2/h"))
+    for _ in range(2):
+        # This client has neither a principal nor an address.
+        async with opened(server, NEWEST) as client:
+            replies = await client.exchange(
+                *[call(NEWEST, id, "work") for id in range(3)]
+            )
+        assert sum("Too many calls" in str(reply) for reply in replies) == 1
 
 
 async def test_the_rate_of_a_tool_is_for_all_processes(stores: Stores) -> None:

@@ -21,7 +21,7 @@ def reachable(root: object, kind: type[T]) -> list[T]:
     seen = {id(root)}
     pending = [root]
     while pending:
-        for referent in gc.get_referents(pending.pop()):
+        for referent in _referents(pending.pop()):
             if id(referent) in seen or _is_not_kept(referent):
                 continue
             seen.add(id(referent))
@@ -29,6 +29,15 @@ def reachable(root: object, kind: type[T]) -> list[T]:
             if type(referent) is kind:
                 found.append(referent)
     return found
+
+
+def _referents(holder: object) -> list[object]:
+    """Return all objects that an object refers to directly."""
+    referents = gc.get_referents(holder)
+    if isinstance(holder, dict):
+        # The garbage collector leaves keys out that are strings.
+        referents += holder.keys()
+    return referents
 
 
 def _is_not_kept(referent: object) -> bool:

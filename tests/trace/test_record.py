@@ -381,9 +381,8 @@ def test_a_client_that_vanishes_is_noted_and_the_server_ends(path):
         assert process.wait(20) == 1
         said = process.stderr.read().decode().splitlines()
     assert said[0] == "record: the client has stopped reading"
-    assert "Traceback" not in said[1] or "BrokenPipeError" in "".join(
-        said
-    )  # the server's own
+    # The server may print a traceback of its own.
+    assert "mcp_trio" not in "".join(said[1:-1])
     assert said[-1] == "record: the server exited with code 1"
     assert read(path).lines[0].data == PING
 

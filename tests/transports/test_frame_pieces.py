@@ -62,8 +62,8 @@ async def test_other_tasks_run_while_many_small_frames_are_handled() -> None:
 
     async with server.running(), trio.open_nursery() as nursery:
         ours, theirs = trio.testing.memory_stream_pair()
-        serve = serve_websocket, server, theirs, UPGRADE, trio.Event()
-        nursery.start_soon(*serve)
+        stopping = trio.Event()
+        nursery.start_soon(serve_websocket, server, theirs, UPGRADE, stopping)
         await ours.receive_some()
         nursery.start_soon(count_turns)
         nursery.start_soon(ours.send_all, b"".join(frames))

@@ -502,27 +502,6 @@ def test_an_interrupt_leaves_the_pipe_blocking():
     os.close(writing)
 
 
-class Glances(trio.abc.Instrument):
-    """Counts how often the loop polls for input until it first waits."""
-
-    def __init__(self):
-        self.count = 0
-        self.has_waited = False
-
-    def before_io_wait(self, timeout):
-        self.has_waited |= timeout > 0
-        self.count += not self.has_waited
-
-
-async def answer_and_count(wire, glances):
-    """Answer, and count until the loop waits for the next message."""
-    wire.send(b"{}")
-    wire.flush()
-    trio.lowlevel.add_instrument(glances)
-    await wire.receive()
-    trio.lowlevel.remove_instrument(glances)
-
-
 async def test_the_input_can_be_ended_while_its_reader_polls(monkeypatch):
     monkeypatch.setattr(busy_wait, "DURATION", 10)
     async with connected(pipes) as (wire, far):
@@ -544,17 +523,30 @@ async def test_the_input_can_be_ended_while_its_reader_polls(monkeypatch):
         assert received == [[]]
 
 
-async def test_the_reader_polls_for_a_client_that_was_quick_last_time():
-    after_quick, after_slow = Glances(), Glances()
+async def answer_and_read_on(wire):
+    wire.send(b"{}")
+    wire.flush()
+    await wire.receive()
+
+
+async def test_the_reader_polls_only_for_a_client_that_was_quick_last_time(monkeypatch):
     async with connected(pipes) as (wire, far):
+        monkeypatch.setattr(busy_wait, "DURATION", 1000)
         await far.write(b"1\n")
-        await wire.receive()  # it had arrived already
+        await wire.receive()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(answer_and_count, wire, after_quick)
-            await trio.testing.wait_all_tasks_blocked()  # the moment is over
+            nursery.start_soon(answer_and_read_on, wire)
+            with trio.move_on_after(0.05) as patience:
+                await trio.testing.wait_all_tasks_blocked()
+            assert patience.cancelled_caught  # the reader polls
             await far.write(b"2\n")
+        monkeypatch.setattr(busy_wait, "DURATION", 0)  # nobody is as quick as that
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(answer_and_count, wire, after_slow)
+            nursery.start_soon(answer_and_read_on, wire)
             await trio.testing.wait_all_tasks_blocked()
             await far.write(b"3\n")
-    assert after_quick.count > after_slow.count
+        monkeypatch.setattr(busy_wait, "DURATION", 1000)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(answer_and_read_on, wire)
+            await trio.testing.wait_all_tasks_blocked()  # the reader sleeps
+            await far.write(b"4\n")

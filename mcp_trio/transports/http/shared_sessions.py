@@ -421,6 +421,13 @@ class SharedSessions(SessionKeeper):
         await self.peers.post(SessionClaimed(id, me, claim))
         if not await self.peers.exists(home):
             self._announce_everything(session)
+        elif home != me:
+            self.peers.start_soon(partial(self._check_previous_home, session, home))
+
+    async def _check_previous_home(self, session: SharedHttpSession, home: str) -> None:
+        """Make up for what a home has not announced, if it was lost."""
+        if await self.peers.turns_out_lost(home) and session.is_home:
+            self._announce_everything(session)
 
     def _claim_soon(self, session: SharedHttpSession) -> None:
         """Become the home of a session whose home was lost, unless it has ended."""

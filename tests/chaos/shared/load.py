@@ -103,6 +103,8 @@ async def follow(visitor: Visitor, number: int, tool: str, **arguments: Any) -> 
         try:
             async with visitor.stream(visitor.members(number)[0], body) as events:
                 await read_part(visitor, number, events, outcome, most=2)
+            if not outcome.ids:
+                raise Problem(f"gone: {visitor.members(number)[0].name}: no event")
         except Problem as problem:
             if not outcome.ids:  # the request was not acknowledged
                 raise
@@ -171,7 +173,8 @@ async def check_again(visitor: Visitor, place: int, outcome: Outcome) -> None:
                 while same.reply is None:
                     sent = await events.next()
                     if sent is None:
-                        raise Problem("wrong: a stream without a reply has ended")
+                        # Its process was declared lost. Any other one goes on.
+                        raise Problem(f"gone: {member.name}: no reply yet")
                     if "method" not in sent:
                         same.reply = sent
                     elif sent["method"] != "elicitation/create":
@@ -195,7 +198,10 @@ async def cancelled(visitor: Visitor, number: int) -> None:
     }
     async with visitor.stream(first, body) as events:
         try:
-            await events.next()
+            with trio.fail_after(HANGS):
+                begun = await events.next()
+            if begun is None:
+                raise Problem(f"gone: {first.name}: its process was declared lost")
             await visitor.until_sent(number + 1, "POST", visitor.session, note)
             with trio.fail_after(HANGS):
                 rest = await events.rest()
@@ -226,8 +232,18 @@ class Listener:
                 await self._read(member)
             except (*ENDED, trio.TooSlowError, Problem) as problem:
                 self.visitor.report(as_problem(problem, member))
-            self.is_connected = trio.Event()
+            # Others may wait for the present one.
+            if self.is_connected.is_set():
+                self.is_connected = trio.Event()
             await trio.sleep(AGAIN)
+
+    async def connected(self) -> trio.Event:
+        """Wait until the stream is open. The event is another one if it was lost."""
+        with trio.move_on_after(HANGS):
+            while not self.is_connected.is_set():
+                await self.is_connected.wait()
+            return self.is_connected
+        raise Problem("hangs: no stream was opened")
 
     async def _read(self, member: Member) -> None:
         async with AsyncExitStack() as stack:
@@ -257,9 +273,8 @@ async def heard(visitor: Hearing, number: int) -> None:
     """Change a resource at one process, and wait for the notification at another."""
     listener = visitor.listener
     member = visitor.members(number)[0]
-    await listener.is_connected.wait()
+    connected = await listener.connected()
     before = listener.heard
-    connected = listener.is_connected
     reply = await visitor.modern(
         member,
         "tools/call",
@@ -396,8 +411,8 @@ Job = Callable[[Any, int], Awaitable[None]]
 def lanes_of(pair: Pair, load: Load) -> list[Lane]:
     """Return a client for each use."""
 
-    def lane(name: str, job: Job) -> Lane:
-        visitor = Visitor(name, pair, partial(load.judge, name))
+    def lane(name: str, job: Job, offset: int = 0) -> Lane:
+        visitor = Visitor(name, pair, partial(load.judge, name), offset=offset)
         return Lane(name, partial(_visiting, visitor), [job])
 
     def hearing(name: str, *, is_modern: bool) -> Lane:
@@ -408,8 +423,8 @@ def lanes_of(pair: Pair, load: Load) -> list[Lane]:
     rates = Limited("rates", pair, partial(load.judge, "rates"))
     several = range(SEVERAL)
     return [
-        *[lane(f"streams {number}", resumed) for number in several],
-        *[lane(f"tasks {number}", done_once) for number in several],
+        *[lane(f"streams {number}", resumed, number) for number in several],
+        *[lane(f"tasks {number}", done_once, number) for number in several],
         lane("stateless", stateless),
         lane("sessions", in_session),
         lane("questions", asked),

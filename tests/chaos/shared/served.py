@@ -14,8 +14,8 @@ from mcp_trio.transports.http.sessions import Sessions
 from tests.chaos.served import held
 
 # Sessions and tasks end soon after their clients have left, also in Redis.
-Sessions.idle_timeout = 40.0
-TTL = 40.0
+Sessions.idle_timeout = 100.0
+TTL = 100.0
 server: Server[Any] = Server(
     "shared chaos", secret="the same for both processes, and long enough", grace=2
 )

@@ -54,9 +54,15 @@ class Visitor:
     """A client with one session, which both processes serve."""
 
     def __init__(
-        self, name: str, pair: Pair, report: Callable[[Exception], None]
+        self,
+        name: str,
+        pair: Pair,
+        report: Callable[[Exception], None],
+        *,
+        offset: int = 0,
     ) -> None:
         self.name = name
+        self._offset = offset
         # The resource that it is subscribed to, if it listens.
         self.resource = f"notes://{name}"
         self.pair = pair
@@ -64,9 +70,14 @@ class Visitor:
         self.session: dict[str, str] = {}
 
     def members(self, number: int) -> tuple[Member, Member]:
-        """Return both processes, and another one first each time."""
+        """Return both processes, and another one first each time.
+
+        Clients with another offset use them the other way round.
+        """
         first, second = self.pair.members
-        return (first, second) if number % 2 else (second, first)
+        if (number + self._offset) % 2:
+            return second, first
+        return first, second
 
     # Requests
 

@@ -350,6 +350,7 @@ def test_a_host_is_taken_out_of_its_port_and_brackets(host: str, name: str) -> N
         ("application/json", False),
         ("*/*", False),
         ("*/*, text/event-stream", True),
+        ("text/*, application/json", False),
         ("text/event-stream;q=0, application/json", False),
     ],
 )

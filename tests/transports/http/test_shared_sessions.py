@@ -673,6 +673,26 @@ async def test_the_home_of_a_session_moves_when_its_process_is_lost(
                     break
 
 
+async def test_what_changed_before_a_home_was_known_to_be_lost_is_announced(
+    short_leases: None, nursery: trio.Nursery
+) -> None:
+    store = SharedMemoryStore()
+    killable = Killable()
+    a = await nursery.start(killable.run, make, store)
+    async with one_site(make, store) as b:
+        session = await a.open_session()
+        await subscribe(a, session, "note://a")
+        await add(b, session)
+        await killable.kill()
+        b.server.resource_updated("note://a")
+        await trio.testing.wait_all_tasks_blocked()
+        async with getting(b, session, patience=10) as events:
+            while True:
+                sent = await events.next()
+                if sent["method"] == "notifications/resources/updated":
+                    break
+
+
 async def test_a_process_that_was_declared_lost_cancels_what_it_did(
     short_leases: None,
 ) -> None:
@@ -718,6 +738,39 @@ async def test_a_process_that_was_declared_lost_cancels_what_it_did(
         # The process continues under another name.
         async with calling(a, session, "hold", id=8) as events:
             assert (await events.rest())[-1]["result"]["content"][0]["text"] == "done"
+
+
+async def test_a_response_ends_whose_process_was_lost_before_it_began(
+    short_leases: None, nursery: trio.Nursery
+) -> None:
+    steps = Steps()
+    shared = SharedMemoryStore()
+    parted = PartedStore(shared)
+    async with one_site(steps.make, parted) as a, one_site(steps.make, shared) as b:
+        session = await a.open_session()
+        steps.go.release()
+        async with calling(a, session, "advance", {"count": 9}) as events:
+            await events.next()
+            parted.is_cut_off = True
+            steps.go.release()
+            ended: list[Any] = []
+
+            async def call_late() -> None:
+                opening = calling(a, session, "advance", {"count": 9}, id=8, patience=9)
+                async with opening as late:
+                    ended.append(await late.rest())
+
+            async with trio.open_nursery() as calls:
+                calls.start_soon(call_late)
+                await trio.sleep(0.1)
+                # The earlier call takes one of them.
+                steps.go.release()
+                steps.go.release()
+                async with getting(b, session, events.ids[-1]) as resumed:
+                    (reply,) = await resumed.rest()
+                    assert "was lost" in reply["error"]["message"]
+                parted.is_cut_off = False
+            assert ended == [[]]
 
 
 async def test_a_stream_is_resumed_at_another_process_only_with_its_scopes() -> None:
