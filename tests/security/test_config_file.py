@@ -102,7 +102,7 @@ def test_a_lock_that_is_held_for_long_is_one_line_of_error(
     file = tmp_path / "mcp.json"
     with locked(tmp_path):
         assert _config(file, "one") == 2
-    expected = "another process has been writing there for 0 s"
+    expected = "another process has locked the folder for 0 s"
     assert capsys.readouterr().err.rstrip().endswith(expected)
     assert not file.exists()
     assert _config(file, "one") == 0
