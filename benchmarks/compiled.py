@@ -215,13 +215,7 @@ class WrkLoad:
         self, servers: Servers, contenders: Sequence[Contender], pace: Pace
     ) -> dict[str, Figure]:
         """Load all contenders in turn. Raises UsageError and Unavailable."""
-        with ExitStack() as closing:
-            targets = {
-                contender.name: closing.enter_context(
-                    servers.connect(contender, self.setup)
-                )
-                for contender in contenders
-            }
+        with servers.connect_all(contenders, self.setup) as targets:
             return self.load_in_turn(targets, pace)
 
     def load_in_turn(

@@ -104,6 +104,17 @@ class Servers:
                 connections.append(connection)
             yield BenchTarget(connections, setup.revision, pid=pid)
 
+    @contextmanager
+    def connect_all(
+        self, contenders: Sequence[Contender], setup: Setup
+    ) -> Iterator[dict[str, BenchTarget]]:
+        """Connect to several contenders, by name. Raises UsageError."""
+        with ExitStack() as closing:
+            yield {
+                contender.name: closing.enter_context(self.connect(contender, setup))
+                for contender in contenders
+            }
+
     def _listen(self, contender: Contender, setup: Setup) -> tuple[int, int]:
         """Start a server if it does not run. Returns its port and process id."""
         key = (contender.name, setup.transport, setup.tools)

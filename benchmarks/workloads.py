@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
@@ -137,13 +136,7 @@ class ToolLoad:
         self, servers: Servers, contenders: Sequence[Contender], pace: Pace
     ) -> dict[str, Figure]:
         """Load the contenders in turn. Raises UsageError."""
-        with ExitStack() as closing:
-            targets = {
-                contender.name: closing.enter_context(
-                    servers.connect(contender, self.setup)
-                )
-                for contender in contenders
-            }
+        with servers.connect_all(contenders, self.setup) as targets:
             measurements: dict[str, Callable[[], Run]] = {}
             for name, target in targets.items():
                 requests = [self.request(name)]

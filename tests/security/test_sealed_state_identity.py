@@ -87,4 +87,4 @@ def test_a_short_secret_in_the_environment_is_one_line_of_error(
     )
     assert process.returncode == 2
     (line,) = process.stderr.splitlines()
-    assert "MCP_TRIO_SECRET: expected at least 32 bytes, got 1; make one: " in line
+    assert "MCP_TRIO_SECRET: expected at least 32 bytes, got 1; generate one: " in line
